@@ -1,0 +1,72 @@
+# Two commands do everything on a machine with Python 3.11 or newer and a C++ compiler:
+#   make run     make the environment, install boundby, explain the embedded default
+#   make test    make the environment, run every check
+# Others: make docs, make bench, make format, make clean.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Options, script and arguments of `make run`, e.g. make run ARGS="train.py --epochs 1"
+ARGS ?=
+PYTEST_ARGS ?=
+
+RUN_ENV := $(VENV)/.installed-run
+TEST_ENV := $(VENV)/.installed-test
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types imports pytest docs bench format clean
+
+help:
+	@sed -n '1,4s/^# *//p' Makefile
+
+run: $(RUN_ENV)
+	$(BIN)/boundby run $(ARGS)
+
+test: lint types imports pytest docs
+	@echo "every check passed"
+
+lint: $(TEST_ENV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(TEST_ENV)
+	$(BIN)/mypy
+
+imports: $(TEST_ENV)
+	$(BIN)/lint-imports
+
+# The tests run scripts of other libraries; these must not look for models or updates on a network.
+pytest: $(TEST_ENV)
+	HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+docs: $(TEST_ENV)
+	$(BIN)/python -m sphinx -q -W --keep-going -n -b html docs docs/_build/html
+
+bench: $(TEST_ENV)
+	@found=0; for file in benchmarks/*.py; do \
+		[ -e "$$file" ] || continue; found=1; \
+		echo "$$file"; $(BIN)/python "$$file" || exit 1; \
+	done; [ $$found = 1 ] || echo "no benchmarks in benchmarks/"
+
+format: $(TEST_ENV)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# The environment is made once; an install runs again only when what it installs from has changed.
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "boundby needs Python 3.11 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(RUN_ENV): pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
+	$(INSTALL) -e .
+	@touch $@
+
+$(TEST_ENV): pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
+	$(INSTALL) -e '.[dev,docs,examples]'
+	@touch $@ $(RUN_ENV)

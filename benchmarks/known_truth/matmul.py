@@ -1,0 +1,5 @@
+"""One large matrix product, repeated."""
+
+from workload import large_matmul, run
+
+run([(large_matmul(), 1.0)])

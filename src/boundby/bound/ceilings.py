@@ -1,0 +1,173 @@
+"""Look ceilings up: interpolate between what was measured, and tie it to the machine's speed at the time of the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from boundby.results.counts import MatmulShape
+from boundby.results.interval import Interval, interval
+from boundby.results.machine import Ceiling, Machine
+from boundby.results.trace import AnchorReading
+
+# Which anchor tells how a kind of ceiling has moved.
+_ANCHOR = {"matmul": "matmul", "function": "cache", "overhead": "dispatch"}
+CACHE_BYTES = 1 << 20
+MEMORY_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """How fast the machine was during the run relative to when its ceilings were measured: 0.8 is slower."""
+
+    matmul: Interval
+    cache: Interval
+    memory: Interval
+    dispatch: Interval
+
+    @staticmethod
+    def unknown() -> Speed:
+        """As fast as it was then, for all we know."""
+        one = interval(1.0)
+        return Speed(matmul=one, cache=one, memory=one, dispatch=one)
+
+
+def measure_speed(machine: Machine, readings: Sequence[AnchorReading]) -> Speed:
+    """The speeds from the anchors' readings around the steps; ends are the middle half of the readings."""
+    found: dict[str, Interval] = {}
+    for name in ("matmul", "cache", "memory", "dispatch"):
+        then = [one for one in machine.ceilings if one.kind == "anchor" and one.name == name]
+        now = sorted(one.seconds[name] for one in readings if one.seconds.get(name, 0) > 0)
+        if not then or not now:
+            found[name] = interval(1.0)
+            continue
+        slow, fast = now[(3 * (len(now) - 1)) // 4], now[(len(now) - 1) // 4]
+        found[name] = interval(then[0].value / median(now), then[0].value / slow, then[0].value / fast)
+    return Speed(**found)
+
+
+class Ceilings:
+    """A machine's ceilings at one thread count, scaled to the speed of the run."""
+
+    def __init__(self, machine: Machine, speed: Speed, *, threads: int) -> None:
+        mine = [one for one in machine.ceilings if one.threads == threads and one.stack == "torch"]
+        self.speed = speed
+        self.threads_measured = bool(mine)
+        self._overhead = {one.name: one for one in mine if one.kind == "overhead"}
+        self._function = {(one.name, one.dtype): one for one in mine if one.kind == "function"}
+        self._bandwidth: dict[str, list[Ceiling]] = {}
+        for one in mine:
+            if one.kind == "bandwidth" and one.size_bytes:
+                self._bandwidth.setdefault(one.name, []).append(one)
+        for curve in self._bandwidth.values():
+            curve.sort(key=lambda one: one.size_bytes or 0)
+        self._products: dict[tuple[str, str | None], list[Ceiling]] = {}
+        for one in mine:
+            if one.kind == "matmul" and one.shape:
+                self._products.setdefault((one.name, one.dtype), []).append(one)
+
+    def overhead(self, kind: str) -> Interval | None:
+        """Seconds one op of this kind takes on almost no data."""
+        one = self._overhead.get(kind)
+        return None if one is None else _slowed(one, self.speed.dispatch)
+
+    def function(self, name: str, dtype: str) -> Interval | None:
+        """Seconds an element takes through a scalar function, in cache."""
+        one = self._function.get((name, dtype))
+        return None if one is None else _slowed(one, self.speed.cache)
+
+    def bandwidth(self, pattern: str, working_set: float) -> Interval | None:
+        """Bytes a second of a pattern (read, write, copy, inplace, triad) over a working set in bytes."""
+        curve = self._bandwidth.get(pattern)
+        if not curve:
+            return None
+        found = _interpolate([(float(one.size_bytes or 1), one) for one in curve], max(working_set, 1.0))
+        return _times(found, self._memory_speed(working_set))
+
+    def matmul(self, dtype: str, shape: MatmulShape | None, *, name: str = "mm") -> Interval | None:
+        """FLOP a second of a product of this shape: between the nearest measured ones; the peak where there is no shape."""
+        known = [one for one in self._products.get((name, dtype), ()) if one.unit == "flop/s"]
+        if not known:
+            return None
+        if shape is None:
+            best = max(known, key=lambda one: one.value)
+            return _times(Interval(value=best.value, low=best.low, high=best.high), self.speed.matmul)
+        near = sorted((_distance(shape, one.shape or ()), i) for i, one in enumerate(known))[:4]
+        weights = [1.0 / (0.05 + distance) ** 2 for distance, _ in near]
+        total = sum(weights)
+
+        def mean(of: Iterable[float]) -> float:
+            return math.exp(sum(w * math.log(x) for w, x in zip(weights, of, strict=True)) / total)
+
+        chosen = [known[i] for _, i in near]
+        value = mean(one.value for one in chosen)
+        low, high = mean(one.low for one in chosen), mean(one.high for one in chosen)
+        # The farther the nearest measured shape, the less is known.
+        slack = 1.0 + 0.1 * min(near[0][0], 4.0)
+        return _times(interval(value, low / slack, high * slack), self.speed.matmul)
+
+    def peak(self, dtype: str) -> Interval | None:
+        """The best FLOP a second of any matmul of this dtype."""
+        return self.matmul(dtype, None)
+
+    def matvec(self, dtype: str, rows: int, working_set: float) -> Interval | None:
+        """Bytes a second at which a product with few rows reads its weights."""
+        known = [one for one in self._products.get(("mv", dtype), ()) if one.unit == "byte/s" and one.shape]
+        if not known:
+            return None
+        at_rows = min({one.shape[1] for one in known if one.shape}, key=lambda m: abs(math.log(m / rows)))
+        width = 2 if dtype in ("bf16", "fp16") else 8 if dtype == "fp64" else 4
+        curve = sorted(
+            (float(one.shape[2] * one.shape[3] * width), i)
+            for i, one in enumerate(known)
+            if one.shape and one.shape[1] == at_rows
+        )
+        found = _interpolate([(size, known[i]) for size, i in curve], working_set)
+        return _times(found, self._memory_speed(working_set))
+
+    def _memory_speed(self, working_set: float) -> Interval:
+        if working_set <= CACHE_BYTES:
+            return self.speed.cache
+        if working_set >= MEMORY_BYTES:
+            return self.speed.memory
+        a, b = self.speed.cache, self.speed.memory
+        return interval(math.sqrt(a.value * b.value), min(a.low, b.low), max(a.high, b.high))
+
+
+def _distance(shape: MatmulShape, other: Sequence[int]) -> float:
+    """How unlike two products are: in powers of two of each dimension, where beyond 512 a dimension hardly matters."""
+    mine = (shape.m, shape.n, shape.k)
+    total = sum(abs(_squash(a) - _squash(b)) for a, b in zip(mine, other[1:], strict=True))
+    return total + 0.25 * abs(_squash(shape.batch) - _squash(other[0]))
+
+
+def _squash(size: int) -> float:
+    x = math.log2(max(size, 1))
+    return x if x <= 9 else 9 + 0.25 * (x - 9)
+
+
+def _interpolate(points: Sequence[tuple[float, Ceiling]], at: float) -> Interval:
+    """Between the two nearest sizes, straight in log-log; the end points beyond."""
+    if at <= points[0][0]:
+        one = points[0][1]
+        return Interval(value=one.value, low=one.low, high=one.high)
+    for (x0, a), (x1, b) in zip(points, points[1:], strict=False):
+        if at <= x1:
+            t = math.log(at / x0) / math.log(x1 / x0)
+            value, low, high = (
+                math.exp((1 - t) * math.log(p) + t * math.log(q))
+                for p, q in ((a.value, b.value), (a.low, b.low), (a.high, b.high))
+            )
+            return interval(value, low, high)
+    one = points[-1][1]
+    return Interval(value=one.value, low=one.low, high=one.high)
+
+
+def _times(rate: Interval, speed: Interval) -> Interval:
+    return interval(rate.value * speed.value, rate.low * speed.low, rate.high * speed.high)
+
+
+def _slowed(ceiling: Ceiling, speed: Interval) -> Interval:
+    return interval(ceiling.value / speed.value, ceiling.low / speed.high, ceiling.high / speed.low)

@@ -1,0 +1,119 @@
+"""The least time an op can take by each ceiling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from boundby.bound.ceilings import Ceilings
+from boundby.results.counts import OpCost
+from boundby.results.interval import Interval, interval
+from boundby.results.trace import OpSite
+
+ZERO = interval(0.0)
+# Products with so few rows read their weights once for each result: bandwidth binds them, not arithmetic.
+MATVEC_ROWS = 8
+# Trivial functions run as fast as their operands arrive; another function binds only where it is clearly slower.
+POINTWISE_MARGIN = 1.25
+
+_PATTERN = {
+    "inplace": "inplace",
+    "fill": "write",
+    "random": "write",
+    "reduction": "read",
+    "loss": "read",
+    "copy": "copy",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpFloors:
+    """Floors of one op in seconds, each with its band; None: no ceiling was measured for it.
+
+    ``binding`` names the largest of memory, matmul and pointwise, or ``none`` for an op without work.
+    """
+
+    overhead: Interval
+    memory: Interval
+    matmul: Interval | None
+    pointwise: Interval | None
+    binding: str
+
+    @property
+    def work(self) -> Interval:
+        """The binding floor."""
+        if self.binding == "matmul" and self.matmul is not None:
+            return self.matmul
+        if self.binding == "pointwise" and self.pointwise is not None:
+            return self.pointwise
+        return self.memory if self.binding == "memory" else ZERO
+
+
+def op_floors(site: OpSite, distance_bytes: float, ceilings: Ceilings) -> OpFloors:
+    """Floors of one op whose largest input was last used ``distance_bytes`` of memory traffic ago."""
+    cost = site.cost
+    overhead = _overhead(site, ceilings)
+    if cost.launches == 0:
+        return OpFloors(overhead=overhead, memory=ZERO, matmul=ZERO, pointwise=ZERO, binding="none")
+    memory = _memory(cost, distance_bytes, ceilings)
+    matmul = _matmul(cost, ceilings)
+    pointwise = _pointwise(cost, ceilings)
+    sizes = {
+        "memory": memory.value,
+        "matmul": matmul.value if matmul is not None else 0.0,
+        "pointwise": (pointwise.value if pointwise is not None else 0.0) / POINTWISE_MARGIN,
+    }
+    binding = max(sizes, key=lambda name: sizes[name])
+    if sizes[binding] == 0.0:
+        binding = "none"
+    return OpFloors(overhead=overhead, memory=memory, matmul=matmul, pointwise=pointwise, binding=binding)
+
+
+def _overhead(site: OpSite, ceilings: Ceilings) -> Interval:
+    kind = site.cost.kind
+    fixed = ceilings.overhead(kind) or ceilings.overhead("other") or ceilings.overhead("pointwise") or ZERO
+    each = ceilings.overhead(f"{kind}_tensor") if site.items else None
+    if each is None:
+        return fixed
+    return interval(
+        fixed.value + site.items * each.value, fixed.low + site.items * each.low, fixed.high + site.items * each.high
+    )
+
+
+def _memory(cost: OpCost, distance: float, ceilings: Ceilings) -> Interval:
+    moved = cost.bytes_read + cost.bytes_written
+    if moved == 0:
+        return ZERO
+    shape = cost.matmul_shape
+    if cost.kind == "matmul" and shape is not None and min(shape.m, shape.n) <= MATVEC_ROWS:
+        hot = ceilings.matvec(cost.dtype, min(shape.m, shape.n), moved)
+        cold = ceilings.matvec(cost.dtype, min(shape.m, shape.n), max(moved, distance))
+    else:
+        pattern = _PATTERN.get(cost.kind)
+        if pattern is None:
+            pattern = "triad" if cost.bytes_read >= 2 * cost.bytes_written > 0 else "copy"
+            if cost.bytes_written * 8 < cost.bytes_read:
+                pattern = "read"
+        hot = ceilings.bandwidth(pattern, moved)
+        cold = ceilings.bandwidth(pattern, max(moved, distance))
+    if hot is None or cold is None:
+        return ZERO
+    # Where the operands were is modelled: they may still be hot, or have been pushed out by the traffic since.
+    return interval(moved / cold.value, moved / max(hot.high, cold.high), moved / min(hot.low, cold.low))
+
+
+def _matmul(cost: OpCost, ceilings: Ceilings) -> Interval | None:
+    if cost.matmul_flops == 0:
+        return ZERO
+    name = {"convolution": "conv", "attention": "attention"}.get(cost.kind, "mm")
+    rate = ceilings.matmul(cost.dtype, cost.matmul_shape, name=name) or ceilings.matmul(cost.dtype, cost.matmul_shape)
+    if rate is None:
+        return None
+    flops = cost.matmul_flops
+    return interval(flops / rate.value, flops / rate.high, flops / rate.low)
+
+
+def _pointwise(cost: OpCost, ceilings: Ceilings) -> Interval | None:
+    if not cost.function or cost.function_elements == 0:
+        return ZERO
+    each = ceilings.function(cost.function, cost.dtype)
+    return None if each is None else each.scaled(cost.function_elements)

@@ -1,0 +1,179 @@
+"""Aggregate a step's ops: by op and line, by line alone, and into counts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+import numpy as np
+
+from boundby.bound.split import Division, OpTimes
+from boundby.results.counts import Counts, GroupCounts, Unmodelled
+from boundby.results.report import Floors, LineRow, OpRow
+from boundby.results.trace import OpSite, Trace
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+FLOOR_NAMES = ("overhead", "memory", "matmul", "pointwise")
+
+
+def op_rows(trace: Trace, division: Division) -> tuple[OpRow, ...]:
+    """Ops of one step by op name, source line, module and phase, costliest first."""
+    if trace.ops is None or division.times is None:
+        return ()
+    times = division.times
+    rows = []
+    for key, at in _grouped(trace, lambda one: (one.op, one.path, one.line, one.module, one.phase)).items():
+        op, path, line, module, phase = key  # type: ignore[misc]  # the tuple built above
+        first = trace.sites[trace.ops.site[int(at[0])]]
+        costs = [trace.sites[trace.ops.site[int(i)]].cost for i in at]
+        seconds = float(times.window[at].sum())
+        rows.append(
+            OpRow(
+                op=op,
+                calls=len(at),
+                time_s=seconds,
+                share=seconds * division.scale,
+                floors=_floors(times, at),
+                matmul_flops=sum(one.matmul_flops for one in costs),
+                pointwise_flops=sum(one.pointwise_flops for one in costs),
+                bytes_read=sum(one.bytes_read for one in costs),
+                bytes_written=sum(one.bytes_written for one in costs),
+                faults=sum(trace.ops.faults[int(i)] for i in at),
+                shapes=first.shapes,
+                path=path,
+                line=line,
+                code=first.code,
+                module=module,
+                phase=phase,
+                modelled=all(one.modelled for one in costs),
+            )
+        )
+    return tuple(sorted(rows, key=lambda one: -one.time_s))
+
+
+def line_rows(trace: Trace, division: Division) -> tuple[LineRow, ...]:
+    """Source lines with every op charged to them, costliest first."""
+    if trace.ops is None or division.times is None:
+        return ()
+    times = division.times
+    rows = []
+    for at in _grouped(trace, lambda one: (one.path, one.line)).values():
+        sites = [trace.sites[trace.ops.site[int(i)]] for i in at]
+        seconds = float(times.window[at].sum())
+        by_op: dict[str, float] = defaultdict(float)
+        for site, window in zip(sites, times.window[at], strict=True):
+            by_op[site.op] += float(window)
+        rows.append(
+            LineRow(
+                path=sites[0].path,
+                line=sites[0].line,
+                code=sites[0].code,
+                calls=len(at),
+                time_s=seconds,
+                share=seconds * division.scale,
+                floors=_floors(times, at),
+                ops=tuple(sorted(by_op, key=lambda name: -by_op[name])[:5]),
+            )
+        )
+    return tuple(sorted(rows, key=lambda one: -one.time_s))
+
+
+def total_counts(trace: Trace, division: Division) -> Counts:
+    """The deterministic totals of the step."""
+    if trace.ops is None:
+        return Counts(saved_bytes=trace.saved_bytes, saved_input_bytes=trace.saved_input_bytes)
+    number = np.bincount(np.frombuffer(trace.ops.site, dtype=np.uint32), minlength=len(trace.sites))
+    used = [(site, int(count)) for site, count in zip(trace.sites, number, strict=True) if count]
+
+    def total(of: Callable[[OpSite], int]) -> int:
+        return sum(of(site) * count for site, count in used)
+
+    return Counts(
+        ops=total(lambda one: 1),
+        launches=total(lambda one: one.cost.launches),
+        matmul_flops=total(lambda one: one.cost.matmul_flops),
+        causal_matmul_flops=total(lambda one: one.cost.causal_matmul_flops),
+        pointwise_flops=total(lambda one: one.cost.pointwise_flops),
+        bytes_read=total(lambda one: one.cost.bytes_read),
+        bytes_written=total(lambda one: one.cost.bytes_written),
+        saved_bytes=trace.saved_bytes,
+        saved_input_bytes=trace.saved_input_bytes,
+        recomputed_flops=total(
+            lambda one: one.cost.matmul_flops + one.cost.pointwise_flops if one.recomputed else 0
+        ),
+        unmodelled=_unmodelled(trace, division, used),
+        by_op=_by(used, lambda one: one.op),
+        by_phase=_by(used, lambda one: one.phase),
+        by_module=_by(used, lambda one: one.module or "(none)"),
+        by_line=_by(used, lambda one: f"{one.path}:{one.line}" if one.path else "(unknown)"),
+    )
+
+
+def _unmodelled(trace: Trace, division: Division, used: list[tuple[OpSite, int]]) -> tuple[Unmodelled, ...]:
+    calls: dict[str, int] = defaultdict(int)
+    for site, count in used:
+        if not site.cost.modelled:
+            calls[site.op] += count
+    seconds: dict[str, float] = defaultdict(float)
+    if calls and trace.ops is not None:
+        for index, window in zip(trace.ops.site, trace.ops.window_s, strict=True):
+            if not trace.sites[index].cost.modelled:
+                seconds[trace.sites[index].op] += window
+    return tuple(
+        Unmodelled(name=name, calls=count, share=seconds[name] * division.scale)
+        for name, count in sorted(calls.items(), key=lambda item: -seconds[item[0]])
+    )
+
+
+def _by(used: Iterable[tuple[OpSite, int]], name_of: Callable[[OpSite], str]) -> tuple[GroupCounts, ...]:
+    sums: dict[str, list[int]] = defaultdict(lambda: [0] * 6)
+    for site, count in used:
+        cost = site.cost
+        values = (1, cost.launches, cost.matmul_flops, cost.pointwise_flops, cost.bytes_read, cost.bytes_written)
+        for at, value in enumerate(values):
+            sums[name_of(site)][at] += value * count
+    return tuple(
+        GroupCounts(
+            name=name,
+            ops=row[0],
+            launches=row[1],
+            matmul_flops=row[2],
+            pointwise_flops=row[3],
+            bytes_read=row[4],
+            bytes_written=row[5],
+        )
+        for name, row in sorted(sums.items(), key=lambda item: (-item[1][2], -item[1][0]))
+    )
+
+
+def _grouped(trace: Trace, key_of: Callable[[OpSite], Hashable]) -> dict[Hashable, Rows]:
+    assert trace.ops is not None
+    numbers: dict[Hashable, int] = {}
+    group_of_site = np.array([numbers.setdefault(key_of(site), len(numbers)) for site in trace.sites], dtype=np.int64)
+    groups = group_of_site[np.frombuffer(trace.ops.site, dtype=np.uint32)]
+    order = np.argsort(groups, kind="stable")
+    edges = np.searchsorted(groups[order], np.arange(len(numbers) + 1))
+    found = {}
+    for key, number in numbers.items():
+        rows = order[edges[number] : edges[number + 1]]
+        if len(rows):
+            found[key] = rows
+    return found
+
+
+def _floors(times: OpTimes, at: Rows) -> Floors:
+    sums = {name: times.floor_sum(name, at) for name in FLOOR_NAMES}
+    spent = {
+        "overhead": float(times.dispatch[at].sum() + times.allocation[at].sum()),
+        "memory": float(times.work["memory"][at].sum()),
+        "matmul": float(times.work["matmul"][at].sum()),
+        "pointwise": float(times.work["pointwise"][at].sum()),
+    }
+    return Floors(
+        overhead_s=sums["overhead"],
+        memory_s=sums["memory"],
+        matmul_s=sums["matmul"],
+        pointwise_s=sums["pointwise"],
+        bound=max(spent, key=lambda name: spent[name]),
+    )

@@ -1,0 +1,216 @@
+"""Divide a step's whole wall time among what it was spent on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from boundby.bound.ceilings import Ceilings
+from boundby.bound.floors import OpFloors, op_floors
+from boundby.results.interval import Interval, interval
+from boundby.results.report import MedianTime, OverheadParts, PageFaults, Split
+from boundby.results.trace import Trace
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+WORK = ("memory", "matmul", "pointwise")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpTimes:
+    """Columns over the ops of a step, seconds: what each op's window consists of, and its floors."""
+
+    window: Floats
+    dispatch: Floats
+    allocation: Floats
+    work: dict[str, Floats]
+    unexplained: Floats
+    floors: tuple[OpFloors, ...]
+    floor_of: np.ndarray[Any, np.dtype[np.int64]]
+
+    def floor_sum(self, name: str, rows: np.ndarray[Any, np.dtype[np.int64]]) -> float:
+        """A floor summed over some ops (seconds); unknown floors add nothing."""
+        values = np.array([_value(getattr(one, name)) for one in self.floors])
+        return float(values[self.floor_of[rows]].sum()) if len(values) else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """The split of a step and all it rests on."""
+
+    time_s: MedianTime
+    split: Split
+    parts: OverheadParts
+    reconciliation: Interval | None
+    faults: PageFaults | None
+    times: OpTimes | None
+    scale: float
+
+
+def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
+    """Divide the step's time.
+
+    An op's window is its overhead floor, the page faults inside it, and work. Work up to the upper band of the op's
+    largest floor goes to that floor's share; what lies beyond is unexplained. Time between ops is host overhead, or
+    input where it precedes the forward pass in long stretches. Shares are of the bare step; where windows and gaps add
+    up to more than it, they are scaled down, where to less, the rest is unexplained.
+    """
+    time_s = _median_time(trace.step_s or trace.watched_s)
+    total = time_s.median
+    waited = median(trace.input_s) if trace.input_s else 0.0
+    faults = _page_faults(trace, fault_s)
+    if trace.ops is None or total <= 0:
+        known = min(1.0, waited / total) if total > 0 else 0.0
+        rest = interval(1.0 - known, 0.0, 1.0)
+        nothing = interval(0.0, 0.0, 1.0 - known)
+        split = Split(
+            overhead=nothing, memory=nothing, matmul=nothing, pointwise=nothing, input=interval(known), unexplained=rest
+        )
+        parts = OverheadParts(dispatch=0.0, host=0.0, allocation=0.0)
+        return Division(
+            time_s=time_s, split=split, parts=parts, reconciliation=None, faults=faults, times=None, scale=1.0
+        )
+    times = _op_times(trace, ceilings, fault_s)
+    ops = trace.ops
+    gaps = float(np.sum(np.frombuffer(ops.gap_s, dtype=np.float64))) + ops.tail_s
+    host = max(0.0, gaps - trace.host_input_s)
+    inputs = waited + trace.host_input_s
+    windows = float(times.window.sum())
+    explained = windows + host + inputs
+    scale = 1.0 / max(explained, total)
+    missing = max(0.0, total - explained)
+    doubt = abs(explained - total) * scale
+
+    work = {name: float(times.work[name].sum()) for name in WORK}
+    dispatch, allocation = float(times.dispatch.sum()), float(times.allocation.sum())
+    bands = _bands(times)
+    overhead = (dispatch + allocation + host) * scale
+    values = {name: work[name] * scale for name in WORK}
+    unexplained = (float(times.unexplained.sum()) + missing) * scale
+
+    def share(name: str) -> Interval:
+        low, high = bands[name]
+        return _clipped(values[name], low * scale, high * scale)
+
+    split = Split(
+        overhead=_clipped(
+            overhead, (bands["dispatch"][0] + host) * scale - doubt, (bands["dispatch"][1] + allocation + host) * scale + doubt
+        ),
+        memory=share("memory"),
+        matmul=share("matmul"),
+        pointwise=share("pointwise"),
+        input=_clipped(inputs * scale, inputs * scale, inputs * scale + (doubt if inputs else 0.0)),
+        unexplained=_clipped(unexplained, missing * scale, bands["unexplained"][1] * scale + doubt),
+    )
+    parts = OverheadParts(dispatch=dispatch * scale, host=host * scale, allocation=allocation * scale)
+    return Division(
+        time_s=time_s,
+        split=split,
+        parts=parts,
+        reconciliation=_reconciliation(trace, explained / total),
+        faults=faults,
+        times=times,
+        scale=scale,
+    )
+
+
+def _op_times(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> OpTimes:
+    ops = trace.ops
+    assert ops is not None
+    window = np.frombuffer(ops.window_s, dtype=np.float64)
+    site = np.frombuffer(ops.site, dtype=np.uint32).astype(np.int64)
+    distance = np.frombuffer(ops.distance_bytes, dtype=np.float64)
+    # Floors are looked up once for each site and each doubling (in halves) of the distance.
+    level = np.where(distance >= 1, np.floor(2 * np.log2(np.maximum(distance, 1))), -1).astype(np.int64)
+    pairs, floor_of = np.unique(site * 1024 + level + 1, return_inverse=True)
+    floors = tuple(
+        op_floors(trace.sites[int(pair) // 1024], _distance_of(int(pair) % 1024 - 1), ceilings) for pair in pairs
+    )
+    launches = np.array([site_.cost.launches for site_ in trace.sites])[site] > 0
+    overhead = np.array([one.overhead.value for one in floors])[floor_of]
+    overhead_high = np.array([one.overhead.high for one in floors])[floor_of]
+    work_high = np.array([one.work.high for one in floors])[floor_of]
+    # A view has nothing to do but be dispatched.
+    dispatch = np.where(launches, np.minimum(window, overhead), window)
+    rest = window - dispatch
+    faults = np.frombuffer(ops.faults, dtype=np.uint32).astype(np.float64)
+    allocation = np.minimum(rest, faults * (fault_s or 0.0))
+    rest = rest - allocation
+    done = np.minimum(rest, work_high)
+    rest = rest - done
+    slow_dispatch = np.minimum(rest, np.maximum(overhead_high - overhead, 0.0))
+    binding = np.array([one.binding for one in floors])[floor_of]
+    return OpTimes(
+        window=window,
+        dispatch=dispatch + slow_dispatch,
+        allocation=allocation,
+        work={name: np.where(binding == name, done, 0.0) for name in WORK},
+        unexplained=rest - slow_dispatch,
+        floors=floors,
+        floor_of=floor_of,
+    )
+
+
+def _distance_of(level: int) -> float:
+    return 0.0 if level < 0 else math.exp2((level + 0.5) / 2)
+
+
+def _bands(times: OpTimes) -> dict[str, tuple[float, float]]:
+    """Low and high sums (seconds): the least each ceiling demands, and the most that could be its."""
+    low = np.array([one.work.low for one in times.floors])[times.floor_of]
+    overhead_low = np.array([one.overhead.low for one in times.floors])[times.floor_of]
+    bands: dict[str, tuple[float, float]] = {}
+    beyond = 0.0
+    for name in WORK:
+        column = times.work[name]
+        mine = column > 0
+        least = float(np.minimum(column, low)[mine].sum())
+        bands[name] = (least, float(column.sum() + times.unexplained[mine].sum()))
+        beyond += float(column.sum()) - least
+    bands["dispatch"] = (float(np.minimum(times.dispatch, overhead_low).sum()), float(times.dispatch.sum()))
+    bands["unexplained"] = (0.0, float(times.unexplained.sum()) + beyond)
+    return bands
+
+
+def _clipped(value: float, low: float, high: float) -> Interval:
+    return interval(value, max(0.0, low), min(1.0, max(high, value)))
+
+
+def _median_time(samples: tuple[float, ...]) -> MedianTime:
+    ordered = sorted(samples)
+    return MedianTime(median=median(ordered), low=_quantile(ordered, 0.25), high=_quantile(ordered, 0.75))
+
+
+def _quantile(ordered: list[float], share: float) -> float:
+    at = share * (len(ordered) - 1)
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+
+
+def _page_faults(trace: Trace, fault_s: float | None) -> PageFaults | None:
+    if not trace.step_faults:
+        return None
+    per_step = float(median(trace.step_faults))
+    return PageFaults(
+        per_step=per_step, seconds_each=fault_s, time_s=None if fault_s is None else per_step * fault_s
+    )
+
+
+def _reconciliation(trace: Trace, value: float) -> Interval | None:
+    """The explained share of the bare step; its band is the medians' own uncertainty (1.25 x IQR-based sigma / sqrt n)."""
+    if len(trace.step_s) < 2 or not trace.watched_s:
+        return None
+    relative = 0.0
+    for samples in (trace.step_s, trace.watched_s):
+        time = _median_time(samples)
+        relative += ((time.high - time.low) / 1.35 / time.median) ** 2 * 1.57 / len(samples)
+    error = 2.0 * math.sqrt(relative)
+    return interval(value, value * (1 - error), value * (1 + error))
+
+
+def _value(floor: Interval | None) -> float:
+    return 0.0 if floor is None else floor.value

@@ -1,0 +1,144 @@
+"""What binds, in one sentence, with its evidence."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from boundby.bound.ceilings import Ceilings
+from boundby.bound.split import Division
+from boundby.results.counts import Counts
+from boundby.results.interval import Interval
+from boundby.results.report import Bound, Split, Verdict
+from boundby.results.trace import Trace
+from boundby.results.units import format_percent, format_rate, format_size, format_time
+
+# A share that binds: over half of the step, or over two fifths and clearly ahead of the next.
+CLEAR, AHEAD, AHEAD_BY = 0.5, 0.4, 1.5
+# Beyond this, what is not explained decides more than what is.
+TOO_MUCH_UNEXPLAINED = 0.5
+
+_WHAT: dict[Bound, str] = {
+    "overhead": "per-op overhead",
+    "memory": "memory bandwidth",
+    "compute": "compute",
+    "input": "its input",
+}
+
+
+def shares(split: Split) -> dict[Bound, Interval]:
+    """The split by bound: compute is matmul and pointwise work together."""
+    matmul, pointwise = split.matmul, split.pointwise
+    compute = Interval(
+        value=matmul.value + pointwise.value,
+        low=matmul.low + pointwise.low,
+        high=max(min(1.0, matmul.high + pointwise.high), matmul.value + pointwise.value),
+    )
+    return {"overhead": split.overhead, "memory": split.memory, "compute": compute, "input": split.input}
+
+
+def judge(trace: Trace, division: Division, counts: Counts, ceilings: Ceilings) -> Verdict:
+    """The verdict on a divided step."""
+    by_bound = shares(division.split)
+    ranked = sorted(by_bound, key=lambda name: -by_bound[name].value)
+    first, second = ranked[0], ranked[1]
+    top, next_ = by_bound[first].value, by_bound[second].value
+    bound: Bound
+    if division.split.unexplained.value > TOO_MUCH_UNEXPLAINED:
+        bound = "unknown"
+    elif top >= CLEAR or (top >= AHEAD and top >= AHEAD_BY * next_):
+        bound = first
+    else:
+        bound = "mixed"
+    confidence = _confidence(by_bound, first, bound, division)
+    return Verdict(
+        bound=bound,
+        sentence=_sentence(trace, division, counts, bound, ranked, confidence),
+        evidence=_evidence(trace, division, counts, ceilings),
+        confidence=confidence,
+    )
+
+
+def _confidence(
+    by_bound: dict[Bound, Interval], first: Bound, bound: Bound, division: Division
+) -> Literal["sure", "likely", "unsure"]:
+    if bound in ("mixed", "unknown") or division.reconciliation is None:
+        return "unsure"
+    others = [one.high for name, one in by_bound.items() if name != first]
+    reconciled = 0.9 <= division.reconciliation.value <= 1.1
+    if reconciled and by_bound[first].low > max(others):
+        return "sure"
+    return "likely" if reconciled or by_bound[first].value > 2 * max(others) else "unsure"
+
+
+def _sentence(
+    trace: Trace,
+    division: Division,
+    counts: Counts,
+    bound: Bound,
+    ranked: list[Bound],
+    confidence: Literal["sure", "likely", "unsure"],
+) -> str:
+    what = {"training": "training step", "inference": "inference step", "callable": "step"}[trace.kind]
+    time = format_time(division.time_s.median)
+    split = division.split
+    by_bound = shares(split)
+    if bound == "unknown":
+        if division.times is None:
+            return f"This {what} takes {time}; what binds it is unknown: its ops could not be timed."
+        return (
+            f"This {what} takes {time}, and what binds it is unknown: "
+            f"{format_percent(split.unexplained.value)} of it is explained by no ceiling measured here."
+        )
+    if bound == "mixed":
+        a, b = ranked[0], ranked[1]
+        return (
+            f"This {what} ({time}) is bound by no one thing: {_WHAT[a]} takes {format_percent(by_bound[a].value)}, "
+            f"{_WHAT[b]} {format_percent(by_bound[b].value)}"
+            f" and {format_percent(split.unexplained.value)} is unexplained."
+        )
+    verb = {"sure": "is bound by", "likely": "is most likely bound by", "unsure": "may be bound by"}[confidence]
+    share = by_bound[bound]
+    band = f"{format_percent(share.value)} of its {time}"
+    return f"This {what} {verb} {_WHAT[bound]}: {band} {_reason(bound, trace, division, counts)}."
+
+
+def _reason(bound: Bound, trace: Trace, division: Division, counts: Counts) -> str:
+    split, parts = division.split, division.parts
+    left = division.time_s.median * (1 - shares(split)[bound].value)
+    rest = f"without it the step would take about {format_time(left, digits=2)}"
+    if bound == "overhead":
+        largest = max(
+            (parts.dispatch, f"goes to dispatching {counts.ops} ops"),
+            (parts.host, "is host code between ops, while nothing is computed"),
+            (parts.allocation, "goes to page faults on freshly allocated memory"),
+        )[1]
+        return f"is overhead, most of which {largest}; {rest}"
+    if bound == "memory":
+        return f"goes to moving {format_size(counts.bytes_read + counts.bytes_written)} through memory; {rest}"
+    if bound == "input":
+        return f"is spent waiting for the next batch; {rest}"
+    kind = "matrix products" if split.matmul.value >= split.pointwise.value else "functions computed element by element"
+    return f"is arithmetic at this machine's measured ceilings, mostly {kind}; {rest}"
+
+
+def _evidence(trace: Trace, division: Division, counts: Counts, ceilings: Ceilings) -> tuple[str, ...]:
+    time = division.time_s.median
+    lines = []
+    if counts.ops:
+        lines.append(f"{counts.ops} ops a step, {counts.launches} of which do work")
+    dtypes = {site.cost.dtype: 0 for site in trace.sites if site.cost.matmul_flops}
+    for dtype in dtypes:
+        peak = ceilings.peak(dtype)
+        if peak is None:
+            lines.append(f"no matmul ceiling is known for {dtype} on this machine")
+        elif len(dtypes) == 1 and counts.matmul_flops:
+            rate = counts.matmul_flops / time
+            lines.append(
+                f"{format_rate(rate, 'FLOP/s')} of matrix products, {format_percent(rate / peak.value)} of the "
+                f"{format_rate(peak.value, 'FLOP/s')} measured here for {dtype}"
+            )
+    if division.faults is not None and division.faults.time_s and division.faults.time_s > 0.01 * time:
+        lines.append(
+            f"{division.faults.per_step:.0f} page faults a step cost about {format_time(division.faults.time_s, digits=2)}"
+        )
+    return tuple(lines)

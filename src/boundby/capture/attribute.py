@@ -1,0 +1,148 @@
+"""The attributing watcher: what each op is, where it comes from and which memory it touches.
+
+Its own times are used only where no leanly watched step had the same sequence of ops.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from boundby.capture.costs import CostCache
+from boundby.capture.sites import Place, SiteFinder, backward_key, forward_key, is_recomputing
+from boundby.capture.usage import minor_faults
+from boundby.capture.watcher import OpWatcher
+from boundby.results.counts import OpCost, Phase
+
+# Of a site: op, cost, shapes, source path, line, module, phase, recomputed, tensors in its longest list.
+SiteKey = tuple[Any, OpCost, str, str | None, int | None, str | None, Phase, bool, int]
+
+_node_now = torch._C._current_autograd_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributedStep:
+    """One attributed step in columns: an entry an op, touches one after the other (``offsets`` says whose)."""
+
+    ops: list[Any]
+    stamps: array[int]
+    site: array[int]
+    faults: array[int]
+    keys: array[int]
+    sizes: array[int]
+    offsets: array[int]
+    inputs: array[int]
+    device: str
+
+
+class AttributingWatcher(OpWatcher):
+    """Notes each op's site, page faults and touched memory; interns sites, so that a long step stays small."""
+
+    def __init__(self, in_optimizer: Callable[[], bool]) -> None:
+        super().__init__()
+        self.sites: dict[SiteKey, int] = {}
+        self._finder = SiteFinder()
+        self._costs = CostCache()
+        self._in_optimizer = in_optimizer
+        self._forward_places: dict[int, Place] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a step."""
+        self._ops: list[Any] = []
+        self._stamps = array("q")
+        self._site = array("I")
+        self._faults = array("I")
+        self._keys = array("Q")
+        self._sizes = array("Q")
+        self._offsets = array("Q", [0])
+        self._inputs = array("B")
+        self._device = "cpu"
+        self._forward_places.clear()
+
+    def take(self) -> AttributedStep:
+        """What was seen since the reset."""
+        return AttributedStep(
+            ops=self._ops,
+            stamps=self._stamps,
+            site=self._site,
+            faults=self._faults,
+            keys=self._keys,
+            sizes=self._sizes,
+            offsets=self._offsets,
+            inputs=self._inputs,
+            device=self._device,
+        )
+
+    def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run the op and note all about it."""
+        place = self._finder.find(2)
+        recomputed = False
+        phase: Phase
+        if _node_now() is not None:
+            phase, recomputed = "backward", is_recomputing()
+            key_now = backward_key()
+            if not recomputed and key_now is not None:
+                place = self._forward_places.get(key_now, place)
+        elif self._in_optimizer() and not torch.is_grad_enabled():
+            phase = "optimizer"
+        else:
+            phase = "forward" if place[2] is not None or _grows_graph(args) else "other"
+            self._forward_places[forward_key()] = place
+        before = minor_faults()
+        begin = time.perf_counter_ns()
+        out = func(*args, **kwargs)
+        end = time.perf_counter_ns()
+        after = minor_faults()
+        cost, shapes = self._costs.lookup(func, args, kwargs, out)
+        key: SiteKey = (func, cost, shapes, *place, phase, recomputed, _longest_list(args))
+        sites = self.sites
+        index = sites.get(key)
+        if index is None:
+            index = sites[key] = len(sites)
+        self._ops.append(func)
+        self._stamps.append(begin)
+        self._stamps.append(end)
+        self._site.append(index)
+        self._faults.append(after - before)
+        read = self._touch(args)
+        if kwargs:
+            read += self._touch(kwargs.values())
+        self._touch((out,))
+        self._inputs.append(min(read, 255))
+        self._offsets.append(len(self._keys))
+        return out
+
+    def _touch(self, values: Any) -> int:
+        """Note the memory of the tensors in ``values``; returns how many blocks."""
+        count = 0
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                try:
+                    key = value.data_ptr()
+                    size = value.numel() * value.element_size()
+                except RuntimeError:  # sparse, fake and other tensors without one block of memory
+                    continue
+                if key and size:
+                    self._keys.append(key)
+                    self._sizes.append(min(size, value.untyped_storage().nbytes()))
+                    count += 1
+                    if self._device == "cpu" and value.device.type not in ("cpu", "meta"):
+                        self._device = value.device.type
+            elif isinstance(value, (list, tuple)):
+                count += self._touch(value)
+        return count
+
+
+def _grows_graph(args: Any) -> bool:
+    return torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in args)
+
+
+def _longest_list(args: Any) -> int:
+    lengths = [len(one) for one in args if isinstance(one, (list, tuple)) and one and isinstance(one[0], torch.Tensor)]
+    return max(lengths, default=0)

@@ -1,0 +1,17 @@
+"""What each op costs: rules by op family, and costs kept by signature."""
+
+from boundby.capture.costs import (  # noqa: F401  # importing a family registers its rules
+    attention,
+    convolution,
+    foreach,
+    index,
+    matmul,
+    movement,
+    pointwise,
+    recurrent,
+    reduction,
+)
+from boundby.capture.costs.cache import CostCache, signature
+from boundby.capture.costs.registry import cost_of, cost_rule
+
+__all__ = ["CostCache", "cost_of", "cost_rule", "signature"]

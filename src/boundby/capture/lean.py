@@ -1,0 +1,73 @@
+"""The lean watcher: two clock reads an op and nothing else, for op times."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+from boundby.capture.watcher import OpWatcher
+
+
+@dataclass(frozen=True, slots=True)
+class LeanStep:
+    """One leanly watched step: ops in order with their raw windows, all times in ns of the same clock.
+
+    ``stamps`` holds begin and end of each op in turn. In a step watched twice over, ``under`` holds the same of the
+    watcher below: what the upper window has more than the lower one is the whole cost of watching that op once, argument
+    conversion and renewed dispatch included, in the very place. ``input_at`` are (index of the next op, ns spent) of each wait
+    for input inside the step.
+    """
+
+    ops: list[Any]
+    stamps: array[int]
+    begin: int
+    end: int
+    input_at: list[tuple[int, int]]
+    under: array[int] | None = None
+    preemptions: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the watched step."""
+        return (self.end - self.begin) / 1e9
+
+
+class LeanWatcher(OpWatcher):
+    """Reads the clock before and after each op. The rest (counts, lines) is known from the attributed steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops: list[Any] = []
+        self.stamps: array[int] = array("q")
+        self._note = self.ops.append
+        self._stamp = self.stamps.append
+
+    def run_op(self, func: Any, args: Any, kwargs: Any, clock: Any = time.perf_counter_ns) -> Any:
+        """Run the op between two clock reads."""
+        begin = clock()
+        out = func(*args, **kwargs)
+        end = clock()
+        self._note(func)
+        self._stamp(begin)
+        self._stamp(end)
+        return out
+
+
+class DoubledWatcher(LeanWatcher):
+    """A lean watcher with a second one beneath it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.under = LeanWatcher()
+
+    def start(self) -> None:
+        """Watch from now on, twice over."""
+        self.under.start()
+        super().start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        super().stop()
+        self.under.stop()

@@ -1,0 +1,210 @@
+"""Where an op comes from: the user's source line, the module, and the phase of the step."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import weakref
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from boundby.results.counts import Phase
+
+Place = tuple[str | None, int | None, str | None]
+
+_USER, _FOREIGN, _MODULE, _ENGINE, _CHECKPOINT = range(5)
+
+_node_now = torch._C._current_autograd_node
+_sequence_now = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]  # absent from torch's stubs
+_frame_at = sys._getframe
+
+_MODULE_CALL = torch.nn.Module._wrapped_call_impl.__code__
+_TORCH_ROOT = torch.__file__.rpartition("__init__")[0]
+_BOUNDBY_ROOT = __file__.rpartition("capture")[0]
+_PACKAGE_ROOTS = tuple({sysconfig.get_paths()[key] + "/" for key in ("purelib", "platlib")})
+_STDLIB_ROOTS = tuple({sysconfig.get_paths()[key] + "/" for key in ("stdlib", "platstdlib")})
+# Generated code has no file; an interactive session's has none either, but is the user's.
+_INTERACTIVE = ("<ipython", "<stdin")
+
+_code_kinds: dict[CodeType, int] = {}
+
+
+def _kind_of_code(code: CodeType) -> int:
+    path = code.co_filename
+    if code is _MODULE_CALL:
+        kind = _MODULE
+    elif path.startswith(_TORCH_ROOT):
+        if path.endswith("/utils/checkpoint.py"):
+            kind = _CHECKPOINT
+        elif code.co_name == "_engine_run_backward":
+            kind = _ENGINE
+        else:
+            kind = _FOREIGN
+    elif path.startswith(_BOUNDBY_ROOT) or "/torchinductor_" in path:
+        kind = _FOREIGN
+    elif path.startswith("<"):
+        kind = _USER if path.startswith(_INTERACTIVE) else _FOREIGN
+    elif path.startswith(_STDLIB_ROOTS) and not path.startswith(_PACKAGE_ROOTS):
+        kind = _FOREIGN
+    else:
+        kind = _USER
+    _code_kinds[code] = kind
+    return kind
+
+
+def forward_key() -> int:
+    """The sequence number of the autograd node that the forward op now being dispatched makes, if it makes one."""
+    return int(_sequence_now()) - 1
+
+
+def backward_key() -> int | None:
+    """The sequence number of the autograd node now executing; None outside backward and for gradient accumulation."""
+    node = _node_now()
+    if node is None:
+        return None
+    number = int(node._sequence_nr())
+    return number if number < 1 << 63 else None
+
+
+class PhaseTracker:
+    """Knows whether an optimizer is stepping, by torch's global optimizer hooks.
+
+    ``close`` removes the hooks. Hooks of torch's own, so that the optimizer's code stays as it is.
+    """
+
+    def __init__(self) -> None:
+        self.stepping = 0
+        self._handles = [
+            register_optimizer_step_pre_hook(self._begin),
+            register_optimizer_step_post_hook(self._end),
+        ]
+
+    def _begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self.stepping += 1
+
+    def _end(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self.stepping = max(0, self.stepping - 1)
+
+    def close(self) -> None:
+        """Remove the hooks."""
+        for handle in self._handles:
+            handle.remove()
+
+    def phase_now(self) -> Phase:
+        """The phase of the op now being dispatched: backward while an autograd node executes, optimizer in its step.
+
+        A closure that an optimizer calls runs with gradients enabled, which its own arithmetic never does.
+        """
+        if _node_now() is not None:
+            return "backward"
+        if self.stepping and not torch.is_grad_enabled():
+            return "optimizer"
+        return "forward"
+
+
+def phase_now(stepping: bool = False) -> Phase:
+    """The phase of the op now being dispatched; ``stepping`` says whether an optimizer is in its step."""
+    if _node_now() is not None:
+        return "backward"
+    return "optimizer" if stepping and not torch.is_grad_enabled() else "forward"
+
+
+class SiteFinder:
+    """Finds the place of the op now being dispatched by walking the Python frames of this thread.
+
+    ``modules_seen`` are the modules whose calls were met on the way, by id, kept weakly.
+    """
+
+    def __init__(self) -> None:
+        self.modules_seen: dict[int, weakref.ref[torch.nn.Module]] = {}
+        self._labels: dict[tuple[int, int], str] = {}
+
+    def find(self, depth: int = 1) -> Place:
+        """The innermost source line outside torch, boundby and the standard library, and the innermost module.
+
+        Args:
+            depth: frames above this call to begin at.
+
+        Returns:
+            (path, line, module path), each None where there is none. The module path is the qualified name in the
+            outermost module that is being called (``blocks.0.attn.qkv``), or the class name of that module itself.
+        """
+        frame: FrameType | None = _frame_at(depth)
+        kinds = _code_kinds
+        path: str | None = None
+        line: int | None = None
+        inner_frame: FrameType | None = None
+        outer_frame: FrameType | None = None
+        while frame is not None:
+            code = frame.f_code
+            kind = kinds.get(code)
+            if kind is None:
+                kind = _kind_of_code(code)
+            if kind == _USER:
+                if path is None:
+                    path = code.co_filename
+                    line = frame.f_lineno
+            elif kind == _MODULE:
+                outer_frame = frame
+                if inner_frame is None:
+                    inner_frame = frame
+            frame = frame.f_back
+        if inner_frame is None or outer_frame is None:
+            return path, line, None
+        # Only these frames' locals are read: reading others' would keep the user's tensors alive for longer.
+        inner = inner_frame.f_locals["self"]
+        outer = inner if outer_frame is inner_frame else outer_frame.f_locals["self"]
+        return path, line, self._label(inner, outer)
+
+    def _label(self, inner: torch.nn.Module, outer: torch.nn.Module) -> str:
+        key = (id(outer), id(inner))
+        label = self._labels.get(key)
+        known = self.modules_seen.get(key[1])
+        if label is not None and known is not None and known() is inner:
+            return label
+        self._note(outer)
+        for name, module in outer.named_modules(remove_duplicate=False):
+            self._note(module)
+            self._labels[(key[0], id(module))] = name or type(outer).__name__
+        if key not in self._labels or self._labels[key] == "":
+            self._labels[key] = type(inner).__name__
+        self._note(inner)
+        return self._labels[key]
+
+    def _note(self, module: torch.nn.Module) -> None:
+        self.modules_seen[id(module)] = weakref.ref(module)
+
+
+def is_recomputing(create_graph: Callable[[], bool] | None = None) -> bool:
+    """Whether the op now being dispatched runs a forward again inside backward (checkpointing).
+
+    True where gradients are enabled inside an autograd node, and Python code of torch's checkpoint or of the user
+    stands between the autograd engine and the op; where backward itself records a graph (``create_graph``), only
+    torch's own checkpoint counts.
+    """
+    if _node_now() is None or not torch.is_grad_enabled():
+        return False
+    frame: FrameType | None = _frame_at(1)
+    user = False
+    while frame is not None:
+        code = frame.f_code
+        kind = _code_kinds.get(code)
+        if kind is None:
+            kind = _kind_of_code(code)
+        if kind == _CHECKPOINT:
+            return True
+        if kind == _ENGINE:
+            recorded = frame.f_locals["args"]
+            return user and not (len(recorded) > 2 and bool(recorded[2]))
+        if kind == _USER:
+            user = True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,160 @@
+"""The console entry: one group, its commands imported only when they are called, errors told in one line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import NoReturn
+
+import click
+
+from boundby._version import __version__
+from boundby.results.errors import EXIT_DONE, EXIT_ERROR, BoundbyError
+
+EXIT_INTERRUPTED = 130
+# What a shell reports for a program that SIGPIPE ended, as it ends other programs whose reader went away.
+EXIT_BROKEN_PIPE = 141
+
+_COMPLETION_VARIABLE = "_BOUNDBY_COMPLETE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LazyCommand:
+    """Where a command lives, and its one line in the list, so that listing commands imports none."""
+
+    module: str
+    attribute: str
+    short_help: str
+
+
+COMMANDS = {
+    "run": LazyCommand(
+        module="boundby.cli.run",
+        attribute="run_command",
+        short_help="Run an unmodified script and say what bounds its steps.",
+    ),
+    "show": LazyCommand(
+        module="boundby.cli.show",
+        attribute="show_command",
+        short_help="Show a saved report or machine file again.",
+    ),
+    "machine": LazyCommand(
+        module="boundby.cli.machine",
+        attribute="machine_command",
+        short_help="Measure, or show, the ceilings of this machine.",
+    ),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is invoked, and not to list it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands' names, the main job first."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now; None where there is none of that name."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the list of commands from the table here, importing none of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.short_help) for name, entry in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the command of the first argument.
+
+        Raises:
+            click.UsageError: there is none; names the nearest ones, or `boundby run` where a script was given.
+        """
+        name = args[0]
+        if name in COMMANDS or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = get_close_matches(name, COMMANDS, n=2, cutoff=0.5)
+        if os.path.isfile(name):
+            hint = f"To explain a script: boundby run {name}"
+        elif near:
+            hint = f"Did you mean {' or '.join(near)}?"
+        else:
+            hint = f"Commands: {', '.join(COMMANDS)}."
+        raise click.UsageError(f"There is no command {name!r}. {hint}", ctx)
+
+
+@click.group(
+    cls=LazyGroup,
+    name="boundby",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with: boundby run SCRIPT",
+)
+@click.version_option(__version__, prog_name="boundby", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Say what bounds the step of an unmodified PyTorch script on this machine."""
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command line and ends the process with its status.
+
+    A user's mistake becomes one line on stderr (and one with advice) without a traceback. Exceptions and `SystemExit`
+    of a script that a command runs are that command's to handle and pass through here untouched.
+
+    Args:
+        args: the arguments after the program's name; those of this process where None.
+    """
+    arguments = list(sys.argv[1:] if args is None else args)
+    try:
+        status = _invoke(arguments)
+        _flush_output()
+    except BoundbyError as error:
+        _tell(error)
+        status = error.status
+    except click.exceptions.Exit as ended:
+        status = ended.exit_code
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except click.Abort:
+        status = EXIT_ERROR
+    except KeyboardInterrupt:
+        status = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more as it ends, which would complain about the same pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = EXIT_BROKEN_PIPE
+    sys.exit(status)
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Parses and runs; unlike click's own entry, it leaves every exception as it is."""
+    if instruction := os.environ.get(_COMPLETION_VARIABLE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {}, "boundby", _COMPLETION_VARIABLE, instruction)
+    with cli.make_context("boundby", arguments) as context:
+        result = cli.invoke(context)
+    return result if isinstance(result, int) else EXIT_DONE
+
+
+def _tell(error: BoundbyError) -> None:
+    """One line that says what happened and one with advice, whatever the file names in them hold."""
+    from boundby.report.safe_text import clean
+
+    click.echo(f"boundby: {clean(error.message, unicode=True)} [{error.code}]", err=True)
+    if error.advice:
+        click.echo(f"boundby: {clean(error.advice, unicode=True)}", err=True)
+
+
+def _flush_output() -> None:
+    """Meets a closed pipe here, and not while the interpreter ends; a script may have closed stdout, or replaced it."""
+    if not getattr(sys.stdout, "closed", True):
+        sys.stdout.flush()

@@ -1,0 +1,34 @@
+"""The progress of measuring a machine, on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def measuring_progress() -> Iterator[Callable[[float, str], None]]:
+    """A callback for ``ensure_machine`` that draws a bar on stderr if that is a terminal, and else one line."""
+    if not sys.stderr.isatty():
+        said = False
+
+        def say(share: float, what: str) -> None:
+            nonlocal said
+            if not said:
+                said = True
+                print("boundby: measuring this machine's ceilings (up to 20 s, once)", file=sys.stderr, flush=True)
+
+        yield say
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("Measuring this machine (once)"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0, visible=False)
+
+        def draw(share: float, what: str) -> None:
+            bar.update(task, completed=share, visible=True)
+
+        yield draw

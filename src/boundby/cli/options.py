@@ -1,0 +1,127 @@
+"""Options that several commands share, and what the stream they print to can show."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from boundby.results.report import Report
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# What a pipe or a file is written for: the narrowest terminal that people commonly read in.
+_DEFAULT_WIDTH = 80
+_UNICODE_SAMPLE = "█▓▒░═·…µ"
+
+
+def output_option(function: _Function) -> _Function:
+    """Adds `-o FILE` (parameter ``output``: a path or None) and `--force` (parameter ``force``)."""
+    function = click.option("--force", is_flag=True, help="Replace FILE if it exists.")(function)
+    return click.option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Write the result to FILE; its extension picks the format (.json).",
+    )(function)
+
+
+def json_option(function: _Function) -> _Function:
+    """Adds `--json` (parameter ``as_json``)."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on standard output.")(
+        function
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Display:
+    """What a stream can show: its width in columns, whether colour is welcome, whether block characters are."""
+
+    width: int
+    color: bool
+    unicode: bool
+
+
+def detect_display(stream: IO[str], environment: Mapping[str, str] = os.environ) -> Display:
+    """What ``stream`` can show.
+
+    Colour needs a terminal that is not ``TERM=dumb``, and no ``NO_COLOR``; ``FORCE_COLOR`` asks for it anyway. The
+    width is ``COLUMNS``, or the terminal's, or 80 where the stream is no terminal.
+    """
+    terminal = _is_terminal(stream)
+    if environment.get("NO_COLOR"):
+        color = False
+    elif environment.get("FORCE_COLOR"):
+        color = True
+    else:
+        color = terminal and environment.get("TERM", "") != "dumb"
+    columns = environment.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        width = int(columns)
+    elif terminal:
+        width = _terminal_width(stream)
+    else:
+        width = _DEFAULT_WIDTH
+    return Display(width=width, color=color, unicode=_can_write(stream, _UNICODE_SAMPLE))
+
+
+def print_report(report: Report, *, stream: IO[str] | None = None, next_command: str | None = None) -> None:
+    """Prints a report as ``stream`` can show it, paths relative to the working directory.
+
+    Args:
+        report: what to print.
+        stream: where to print; standard output where None.
+        next_command: the command to name at the end; one that fits the report where None.
+    """
+    from boundby.report.terminal import render_report
+
+    out = sys.stdout if stream is None else stream
+    display = detect_display(out)
+    text = render_report(
+        report,
+        width=display.width,
+        color=display.color,
+        unicode=display.unicode,
+        folder=_working_folder(),
+        next_command=next_command,
+    )
+    encoding = getattr(out, "encoding", None) or "utf-8"
+    out.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    out.flush()
+
+
+def _working_folder() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
+
+
+def _is_terminal(stream: IO[str]) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False
+
+
+def _terminal_width(stream: IO[str]) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _DEFAULT_WIDTH
+    except (OSError, ValueError):
+        return shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns
+
+
+def _can_write(stream: IO[str], text: str) -> bool:
+    try:
+        text.encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

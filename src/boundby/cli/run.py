@@ -1,0 +1,226 @@
+"""`boundby run`: run an unmodified script and say what bounds its steps."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from boundby.cli.options import json_option, output_option, print_report
+from boundby.results.errors import EXIT_DONE, EXIT_ERROR, BoundbyError
+
+if TYPE_CHECKING:
+    from boundby.capture.script import Outcome, Target
+    from boundby.capture.session import Session
+    from boundby.results.report import Report
+    from boundby.results.trace import Trace
+
+EMBEDDED_DEFAULT = "boundby.labs.train_base_model"
+
+
+class _ScriptCommand(click.Command):
+    """Options of boundby come first; from SCRIPT, or from what follows ``-m MODULE``, all words are the script's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put ``--`` behind ``-m MODULE``, as ``python -m`` takes all that follows for the module's."""
+        takes_value = {
+            name for one in self.params if isinstance(one, click.Option) and not one.is_flag for name in one.opts
+        }
+        at = 0
+        while at < len(args) and args[at].startswith("-") and args[at] != "--":
+            word = args[at]
+            is_module = word == "-m" or (word.startswith("-m") and not word.startswith("--"))
+            at += 2 if word in takes_value else 1
+            if is_module:
+                args = [*args[:at], "--", *args[at:]]
+                break
+        return super().parse_args(ctx, args)
+
+
+@click.command(
+    cls=_ScriptCommand,
+    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
+    options_metavar="[OPTIONS]",
+    short_help="Run an unmodified script and say what bounds its steps.",
+)
+@click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m MODULE` does.")
+@click.option("--warmup", type=int, metavar="N", help="Steps before the first timed one [default: until times settle].")
+@click.option("--steps", type=int, metavar="N", help="Steps to time [default: about two seconds' worth, 6 to 60].")
+@click.option("--watch", type=int, metavar="N", help="Steps to watch for op times [default: about a second's worth, 3 to 12].")
+@click.option("--stop", is_flag=True, help="End the script, with status 0, once all this was seen.")
+@output_option
+@json_option
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT [ARGS]...]")
+def run_command(
+    module: str | None,
+    warmup: int | None,
+    steps: int | None,
+    watch: int | None,
+    stop: bool,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    words: tuple[str, ...],
+) -> None:
+    """Run SCRIPT as `python SCRIPT` would, and say what bounds its steps.
+
+    The script is not changed and its results are those of a plain run. With no SCRIPT, a small GPT that comes with
+    boundby is trained for a few steps. The report goes to standard error, so that the script's own output stays its
+    own; with --json the script's output goes to standard error instead.
+    """
+    from boundby.capture.schedule import checked_limits
+    from boundby.capture.script import Target, check_target, split_command
+    from boundby.results.files import check_writable
+
+    limits = checked_limits(warmup=warmup, timed=steps, watched=watch)
+    own_script = not words and module is None
+    target = Target(name=EMBEDDED_DEFAULT, is_module=True) if own_script else split_command(words, module)
+    check_target(target)
+    if output is not None:
+        output = output.absolute()
+        check_writable(output, force=force)
+    arguments = tuple(sys.argv[1:])
+    machine = _machine(None)
+
+    from boundby.api import speed_probes
+    from boundby.capture.session import Session
+
+    errors = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="backslashreplace", closefd=True)
+    session = Session(limits=limits, stop=stop, probes=speed_probes)
+    with _output_apart(as_json) as results:
+        outcome = _run(session, target)
+    if session.foreign_process:
+        sys.exit(max(0, outcome.status))
+    status = outcome.status
+    try:
+        trace = session.trace()
+        _check_seen(session, trace, target, outcome)
+        assert trace is not None
+        if trace.threads != machine.description.threads:
+            machine = _machine(trace.threads)
+        from boundby.bound.explain import explain_trace
+
+        report = explain_trace(trace, machine, command=("boundby", *arguments))
+        if output is not None:
+            _save(report, output, force)
+        if as_json:
+            results.write(report.to_json() + "\n")
+            results.flush()
+        else:
+            print_report(
+                report,
+                stream=results if own_script else errors,
+                next_command=f"boundby show {_shown(output)}" if output is not None else None,
+            )
+    except BoundbyError as error:
+        if status == EXIT_DONE:
+            raise
+        errors.write(f"boundby: {error.message} [{error.code}]\n")
+    finally:
+        errors.flush()
+    if status == -signal.SIGINT:
+        _end_by_interrupt()
+    sys.exit(status)
+
+
+def _run(session: Session, target: Target) -> Outcome:
+    from boundby.capture.script import run_target
+
+    session.arm()
+    try:
+        return run_target(target)
+    finally:
+        session.disarm()
+
+
+def _check_seen(session: Session, trace: Trace | None, target: Target, outcome: Outcome) -> None:
+    """Say plainly why there is nothing to report."""
+    ended = "" if outcome.status == EXIT_DONE else f" before the script ended with status {abs(outcome.status)}"
+    mark = "Mark the step yourself: with boundby.step(): ..."
+    if not session.torch_seen:
+        raise BoundbyError(
+            "no-torch-work",
+            f"{target.name} did not import torch{ended}",
+            "boundby explains PyTorch code; there was none to watch.",
+        )
+    if trace is not None and trace.step_s:
+        return
+    seen = session.events_seen
+    if seen == 0:
+        raise BoundbyError(
+            "no-steps",
+            f"no step was found: no optimizer stepped and no module was called{ended}",
+            mark,
+        )
+    if seen == 1:
+        raise BoundbyError(
+            "one-step",
+            f"only one step was seen{ended}, and the first is warm-up",
+            "Let the script run at least five steps, or give --warmup 0 --steps 1.",
+        )
+    raise BoundbyError(
+        "too-few-steps",
+        f"only {seen} steps were seen{ended}: none was left to time after warm-up",
+        "Let the script run more steps, or give --warmup 1 --steps 3.",
+    )
+
+
+def _machine(threads: int | None) -> Any:
+    from boundby.cli.measuring_progress import measuring_progress
+    from boundby.machine.ensure import ensure_machine
+
+    with measuring_progress() as progress:
+        return ensure_machine(threads=threads, progress=progress)
+
+
+def _save(report: Report, output: Path, force: bool) -> None:
+    from boundby.results.files import encode, write_new
+
+    write_new(output, encode(report), force=force)
+
+
+def _shown(output: Path) -> str:
+    try:
+        return str(output.relative_to(Path.cwd()))
+    except (ValueError, FileNotFoundError):
+        return str(output)
+
+
+@contextmanager
+def _output_apart(as_json: bool) -> Iterator[IO[str]]:
+    """The stream for boundby's own results; with ``as_json``, the script's standard output goes to standard error."""
+    if not as_json:
+        yield sys.stdout
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    results = os.fdopen(kept, "w", encoding="utf-8")
+    try:
+        yield results
+    finally:
+        if not sys.stdout.closed:
+            sys.stdout.flush()
+
+
+def _end_by_interrupt() -> None:
+    """End as ``python`` does after an uncaught KeyboardInterrupt: run exit handlers, then die by SIGINT."""
+
+    def die() -> None:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    # Handlers run last registered first, and the script's came before: so all of them now, in order, then the signal.
+    atexit._run_exitfuncs()
+    die()
+    sys.exit(EXIT_ERROR)

@@ -1,0 +1,98 @@
+"""Bandwidth ceilings: bytes a second against the working set, through eager ops on fp32 in memory already faulted in.
+
+What is counted, for n bytes a tensor: ``read`` (sum) n, ``write`` (fill_) n, ``copy`` (copy_) 2n, ``inplace`` (mul_)
+2n, ``triad`` (add of two tensors into a third) 3n. Memory that a store first has to fetch (write-allocate) is not
+counted, which is why write and copy show less than read and inplace. ``size_bytes`` is the working set: all the tensors
+of the op together. The time of the same op on a few elements is subtracted, and sizes at which little is left (the
+smallest ones) are left out. The sizes are a sweep, not what the operating system says of caches: the levels are in the
+curve.
+
+An op that writes into fresh memory is bound by page faults, not by this: see ``page_fault`` in ``overhead``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from boundby.machine.data import DataSource
+from boundby.machine.probe import Probe, ProbeSet, Reading, rate_of
+
+SMALLEST_BYTES = 4 << 10
+LARGEST_BYTES = 256 << 20
+STEP = 4
+_ITEM = 4
+# Tensors a working set is shared by, and bytes counted for n bytes a tensor.
+_TENSORS = {"read": 1, "write": 1, "copy": 2, "inplace": 1, "triad": 3}
+_COUNTED = {"read": 1, "write": 1, "copy": 2, "inplace": 2, "triad": 3}
+# Tensors start on different cache sets, as separately allocated ones do, or a copy would fight over one set.
+_STAGGER = 272
+_TINY = 4
+
+
+def working_sets(memory_bytes: int) -> tuple[int, ...]:
+    """The working sets to sweep, bytes: from 4 KiB by factors of 4 to 256 MiB or what memory allows.
+
+    Args:
+        memory_bytes: how much memory the sweep may take.
+    """
+    largest = max(SMALLEST_BYTES, min(LARGEST_BYTES, memory_bytes))
+    sizes, size = [], SMALLEST_BYTES
+    while size <= largest:
+        sizes.append(size)
+        size *= STEP
+    if largest > 2 * sizes[-1]:
+        sizes.append(largest // 4096 * 4096)
+    return tuple(sizes)
+
+
+def bandwidth_probes(data: DataSource, *, memory_bytes: int) -> ProbeSet:
+    """The sweep over working sets, for read, write, copy, in-place and triad.
+
+    Args:
+        data: where the numbers come from.
+        memory_bytes: how much memory the sweep may take.
+    """
+    sizes = working_sets(memory_bytes)
+    buffer = data.large(sizes[-1] // _ITEM + 4 * _STAGGER)
+    probes: list[Probe] = []
+    readings: list[Reading] = []
+    for name, tensors in _TENSORS.items():
+        tiny = f"{name} tiny"
+        probes.append(Probe(key=tiny, call=_call(name, _parts(buffer, _TINY, tensors))))
+        for size in sizes:
+            elements = size // (_ITEM * tensors)
+            key = f"{name} {size}"
+            probes.append(Probe(key=key, call=_call(name, _parts(buffer, elements, tensors))))
+            readings.append(
+                Reading(
+                    kind="bandwidth",
+                    name=name,
+                    keys=(key, tiny),
+                    formula=rate_of(_COUNTED[name] * elements * _ITEM),
+                    unit="byte/s",
+                    dtype="fp32",
+                    size_bytes=size,
+                )
+            )
+    return ProbeSet(probes=tuple(probes), readings=tuple(readings))
+
+
+def _parts(buffer: torch.Tensor, elements: int, tensors: int) -> list[torch.Tensor]:
+    return [buffer[start : start + elements] for start in (index * (elements + _STAGGER) for index in range(tensors))]
+
+
+def _call(name: str, parts: list[torch.Tensor]) -> Callable[[], object]:
+    first = parts[0]
+    if name == "read":
+        return partial(torch.sum, first)
+    if name == "write":
+        return partial(first.fill_, 1.0)
+    if name == "copy":
+        return partial(first.copy_, parts[1])
+    if name == "inplace":
+        # By exactly 1, so that numbers neither grow nor reach the denormals over many rounds.
+        return partial(first.mul_, 1.0)
+    return partial(torch.add, parts[0], parts[1], out=parts[2])

@@ -1,0 +1,57 @@
+"""Data that probes work on: random from a generator of our own, already faulted in, the same on every run."""
+
+from __future__ import annotations
+
+import torch
+
+SEED = 20_220_101
+
+DTYPES: dict[str, torch.dtype] = {
+    "fp64": torch.float64,
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "int64": torch.int64,
+}
+
+
+class DataSource:
+    """Makes tensors on the CPU without touching the global random generators.
+
+    Zeros multiply faster than data on some hardware, so no probe works on them.
+    """
+
+    def __init__(self) -> None:
+        self._generator = torch.Generator(device="cpu").manual_seed(SEED)
+
+    @property
+    def generator(self) -> torch.Generator:
+        """The generator all data comes from, for probes that time random ops."""
+        return self._generator
+
+    def normal(self, *shape: int, dtype: str = "fp32", scale: float = 1.0) -> torch.Tensor:
+        """Normal numbers of mean 0 and the standard deviation ``scale``; shape ``shape``."""
+        values = torch.empty(shape, dtype=torch.float32, device="cpu")
+        values.normal_(0.0, scale, generator=self._generator)
+        return values.to(DTYPES[dtype])
+
+    def uniform(self, *shape: int, low: float, high: float, dtype: str = "fp32") -> torch.Tensor:
+        """Numbers evenly spread from ``low`` to ``high``; shape ``shape``."""
+        values = torch.empty(shape, dtype=torch.float32, device="cpu")
+        values.uniform_(low, high, generator=self._generator)
+        return values.to(DTYPES[dtype])
+
+    def integers(self, *shape: int, below: int) -> torch.Tensor:
+        """64-bit integers from 0 to ``below`` - 1; shape ``shape``."""
+        values = torch.empty(shape, dtype=torch.int64, device="cpu")
+        values.random_(0, below, generator=self._generator)
+        return values
+
+    def large(self, elements: int, *, dtype: str = "fp32") -> torch.Tensor:
+        """A vector of ``elements`` numbers near 1, a short random piece repeated: quick to fill where it is large."""
+        piece = self.uniform(min(elements, 1 << 18), low=0.5, high=1.5, dtype=dtype)
+        whole = torch.empty(elements, dtype=DTYPES[dtype], device="cpu")
+        for start in range(0, elements, piece.numel()):
+            part = whole[start : start + piece.numel()]
+            part.copy_(piece[: part.numel()])
+        return whole

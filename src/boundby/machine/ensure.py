@@ -1,0 +1,207 @@
+"""The machine's ceilings, kept or measured now in a process of its own. Does not import torch."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from boundby.machine.describe import torch_version
+from boundby.machine.store import load, machine_key, save
+from boundby.results.errors import BoundbyError
+from boundby.results.machine import Finding, Machine
+from boundby.results.machine_file import decode_machine
+from boundby.timing.clock import monotonic_ns
+
+DEFAULT_BUDGET_S = 18.0
+# Up to this budget the ceilings are kept as quick ones and never stand in for thoroughly measured ones.
+QUICK_BUDGET_S = 8.0
+# A worker that has said nothing for this long, beyond its budget, is stuck.
+_PATIENCE_S = 60.0
+_GRACE_S = 2.0
+# Ceilings from a busy machine are better than none for a while, and not worth keeping longer.
+_BUSY_LIFETIME = timedelta(minutes=30)
+
+Progress = Callable[[float, str], None]
+
+
+def ensure_machine(
+    *,
+    threads: int | None = None,
+    again: bool = False,
+    budget_s: float = DEFAULT_BUDGET_S,
+    progress: Progress | None = None,
+) -> Machine:
+    """This machine with its ceilings: those kept from before, or measured now in a fresh process and kept.
+
+    Args:
+        threads: the thread count of torch they are for; what torch takes by itself here where None.
+        again: measure even if there are kept ones.
+        budget_s: how long measuring may take, seconds, the start of the process included; 8 or less is a quick
+            measuring, whose result is used only by those who ask for a quick one.
+        progress: told (share done, what is being done) while measuring; not called where kept ceilings are used.
+
+    Returns:
+        The machine; findings say where kept ceilings were damaged or new ones could not be kept.
+
+    Raises:
+        BoundbyError: ``no-torch``, or ``machine-failed`` with the last line the process left.
+        KeyboardInterrupt: as the user asked; the process is stopped first.
+    """
+    if torch_version() is None:
+        raise BoundbyError("no-torch", "There is no torch in this Python environment.", "Install it: pip install torch")
+    quick = budget_s <= QUICK_BUDGET_S
+    key = machine_key(threads=threads, quick=quick)
+    findings: tuple[Finding, ...] = ()
+    if not again:
+        # A thorough measuring serves as well where a quick one would do.
+        thorough = machine_key(threads=threads, quick=False)
+        kept, findings = load(thorough)
+        if kept is None and quick:
+            kept, more = load(key)
+            findings = (*findings, *more)
+        if kept is not None and not _outlived(kept):
+            return kept
+    machine = _measure_apart(threads=threads, budget_s=budget_s, progress=progress)
+    findings = (*findings, *save(key, machine))
+    if threads is None and not findings:
+        # So that asking for the number that torch takes by itself does not measure a second time.
+        findings = save(machine_key(threads=machine.description.threads, quick=quick), machine)
+    return replace(machine, findings=(*machine.findings, *findings))
+
+
+def _outlived(machine: Machine) -> bool:
+    """Whether ceilings that a busy machine gave are old enough for another try."""
+    if all(finding.code != "machine-busy" for finding in machine.findings) or machine.description.measured_at is None:
+        return False
+    age = datetime.now(UTC) - datetime.fromisoformat(machine.description.measured_at)
+    return age > _BUSY_LIFETIME
+
+
+def _measure_apart(*, threads: int | None, budget_s: float, progress: Progress | None) -> Machine:
+    """Runs the worker and returns what it measured."""
+    reading, writing = os.pipe()
+    command = [
+        *(sys.executable, "-P", "-m", "boundby.machine.worker"),
+        *("--output", str(writing), "--budget", str(budget_s), "--started", str(monotonic_ns())),
+        *(("--threads", str(threads)) if threads is not None else ()),
+    ]
+    with open(reading, "rb", buffering=0) as reports, tempfile.TemporaryFile() as errors:
+        try:
+            # In a session of its own, Ctrl-C reaches this process alone, which then stops the worker.
+            worker = subprocess.Popen(
+                command,
+                env=worker_environment(os.environ),
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(writing,),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise _failed(f"its process could not be started: {error.strerror}") from error
+        finally:
+            os.close(writing)
+        with _stopped_at_the_end(worker):
+            document = None
+            for line in _lines(reports, _PATIENCE_S + budget_s):
+                message = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+                if "machine" in message:
+                    document = bytes(message["machine"])
+                elif progress is not None:
+                    progress(
+                        msgspec.json.decode(message["share"], type=float),
+                        msgspec.json.decode(message["what"], type=str),
+                    )
+            if document is None:
+                status = _status(worker)
+                raise _failed(_last_line(errors) or status)
+            return decode_machine(document, name="what the measuring process reported")
+
+
+def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The worker's environment: the user's, with this boundby importable and malloc keeping its memory.
+
+    Outputs of large ops would otherwise be mapped and faulted in at each call; page faults are a ceiling of their own.
+
+    Args:
+        environ: this process's environment.
+    """
+    package_root = str(Path(__file__).resolve().parents[2])
+    paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {
+        **environ,
+        "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+        "MALLOC_TOP_PAD_": str(64 << 20),
+        "PYTHONPATH": os.pathsep.join([*paths, package_root]),
+    }
+
+
+def _lines(reports: IO[bytes], patience_s: float) -> Iterator[bytes]:
+    """Whole lines as they come, until the worker closes its end.
+
+    Raises:
+        BoundbyError: ``machine-failed`` where nothing comes for ``patience_s`` seconds.
+    """
+    pending = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(reports, selectors.EVENT_READ)
+        while True:
+            if not selector.select(patience_s):
+                raise _failed(f"its process said nothing for {patience_s:.0f} s")
+            chunk = reports.read(1 << 16)
+            if not chunk:
+                return
+            *lines, pending = (pending + chunk).split(b"\n")
+            yield from lines
+
+
+@contextmanager
+def _stopped_at_the_end(worker: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Makes sure that no worker is left behind, whatever happens in the body."""
+    try:
+        yield
+    except BaseException:
+        worker.terminate()
+        raise
+    finally:
+        try:
+            worker.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()
+
+
+def _status(worker: subprocess.Popen[bytes]) -> str:
+    try:
+        status = worker.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        return "its process closed its output and went on"
+    if status < 0:
+        return f"its process was killed by signal {-status}, perhaps for want of memory"
+    return f"its process ended with status {status} and no result"
+
+
+def _last_line(errors: IO[bytes]) -> str:
+    errors.seek(0)
+    lines = [line.strip() for line in errors.read().decode(errors="replace").splitlines()]
+    return next((line for line in reversed(lines) if line), "")
+
+
+def _failed(reason: str) -> BoundbyError:
+    return BoundbyError(
+        "machine-failed",
+        f"Measuring this machine failed: {reason.rstrip('.')}.",
+        "Check that `python -c 'import torch; torch.ones(1) + 1'` works, then try again.",
+    )

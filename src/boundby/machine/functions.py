@@ -1,0 +1,249 @@
+"""Function ceilings: seconds per element of what models apply element by element, in cache, through eager ops.
+
+The time of the same op on a few elements is subtracted. Outputs go to existing tensors wherever torch offers that.
+
+The range of the arguments is part of a function's ceiling, since exp, sin, sqrt and log have slow ranges: unless said
+otherwise they are normal numbers of mean 0 and standard deviation 1; ``sqrt``, ``rsqrt``, ``log`` and ``div``'s divisor
+lie in 0.1 to 4, ``pow`` raises those to 1.7, and ``sin`` and ``cos`` see -3 to 3. ``dropout`` is ``bernoulli_`` into an
+existing tensor; ``compare`` is ``gt`` with a number. The mask of ``where`` is true for the first half of each row, as
+masks of models are in long runs; that of ``where_random`` at random, which costs what wrongly guessed branches cost.
+Rows of softmax and layer norm have 128 elements, batch norm has 16 channels. ``sum`` and ``mean`` reduce all elements.
+``to_bf16`` and ``to_fp32`` convert from the other type, ``mul`` is by a tensor and ``scale`` by a number. ``int64`` has
+``add``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from boundby.machine.data import DTYPES, DataSource
+from boundby.machine.probe import Probe, ProbeSet, Reading, per_element
+
+# torch splits work among threads in pieces of 32 Ki elements; each thread is to have one, and two at one thread.
+PIECE = 32 * 1024
+LARGEST = 1 << 20
+ROW = 128
+CHANNELS = 16
+_TINY = 2
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class _Arguments:
+    """Tensors of one size and dtype for the ops to take: shape (rows, width) or its flat view."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+    z: torch.Tensor
+    positive: torch.Tensor
+    small: torch.Tensor
+    mask: torch.Tensor
+    random_mask: torch.Tensor
+    out: torch.Tensor
+    generator: torch.Generator
+
+    @property
+    def rows(self) -> torch.Tensor:
+        return self.x.view(-1, min(ROW, self.x.numel()))
+
+    @property
+    def channels(self) -> torch.Tensor:
+        return self.x.view(1, CHANNELS, -1) if self.x.numel() >= CHANNELS * 2 else self.x.view(1, 1, -1)
+
+
+Maker = Callable[[_Arguments], Callable[[], object]]
+
+
+def _unary(op: Callable[..., object]) -> Maker:
+    return lambda a: partial(op, a.x, out=a.out)
+
+
+def _binary(op: Callable[..., object]) -> Maker:
+    return lambda a: partial(op, a.x, a.y, out=a.out)
+
+
+def _gradient(op: Callable[..., object], **options: object) -> Maker:
+    """Ops of (gradient, what forward kept) into ``grad_input``."""
+    return lambda a: partial(op, a.x, a.small, **options, grad_input=a.out)
+
+
+def _layer_norm(a: _Arguments) -> Callable[[], object]:
+    width = a.rows.shape[1]
+    return partial(aten.native_layer_norm, a.rows, [width], a.y[:width], a.z[:width], 1e-5)
+
+
+def _layer_norm_backward(a: _Arguments) -> Callable[[], object]:
+    width = a.rows.shape[1]
+    _, mean, scale = aten.native_layer_norm(a.rows, [width], a.y[:width], a.z[:width], 1e-5)
+    gradient = a.y.view_as(a.rows)
+    ask = [True, True, True]
+    return partial(
+        aten.native_layer_norm_backward, gradient, a.rows, [width], mean, scale, a.y[:width], a.z[:width], ask
+    )
+
+
+def _batch_norm(a: _Arguments) -> Callable[[], object]:
+    x = a.channels
+    count = x.shape[1]
+    mean, variance = torch.zeros(count), torch.ones(count)
+    weight, bias = torch.ones(count), torch.zeros(count)
+    return partial(aten.native_batch_norm, x, weight, bias, mean, variance, True, 0.1, 1e-5)
+
+
+def _batch_norm_backward(a: _Arguments) -> Callable[[], object]:
+    x = a.channels
+    count = x.shape[1]
+    mean, variance = torch.zeros(count), torch.ones(count)
+    weight, bias = torch.ones(count), torch.zeros(count)
+    _, kept_mean, kept_scale = aten.native_batch_norm(x, weight, bias, mean, variance, True, 0.1, 1e-5)
+    ask = [True, True, True]
+    return partial(
+        aten.native_batch_norm_backward,
+        a.y.view_as(x), x, weight, mean, variance, kept_mean, kept_scale, True, 1e-5, ask,
+    )  # fmt: skip
+
+
+def _softmax_backward(op: Callable[..., object]) -> Maker:
+    def make(a: _Arguments) -> Callable[[], object]:
+        result = torch.softmax(a.rows, 1)
+        return partial(op, a.y.view_as(result), result, 1, result.dtype)
+
+    return make
+
+
+FUNCTIONS: dict[str, Maker] = {
+    "add": _binary(torch.add),
+    "sub": _binary(torch.sub),
+    "mul": _binary(torch.mul),
+    "scale": lambda a: partial(torch.mul, a.x, 1.25, out=a.out),
+    "div": lambda a: partial(torch.div, a.x, a.positive, out=a.out),
+    "neg": _unary(torch.neg),
+    "abs": _unary(torch.abs),
+    "reciprocal": lambda a: partial(torch.reciprocal, a.positive, out=a.out),
+    "sqrt": lambda a: partial(torch.sqrt, a.positive, out=a.out),
+    "rsqrt": lambda a: partial(torch.rsqrt, a.positive, out=a.out),
+    "exp": _unary(torch.exp),
+    "log": lambda a: partial(torch.log, a.positive, out=a.out),
+    "sin": lambda a: partial(torch.sin, a.small, out=a.out),
+    "cos": lambda a: partial(torch.cos, a.small, out=a.out),
+    "tanh": _unary(torch.tanh),
+    "erf": _unary(torch.erf),
+    "sigmoid": _unary(torch.sigmoid),
+    "gelu": _unary(aten.gelu.out),
+    "gelu_tanh": lambda a: partial(aten.gelu.out, a.x, approximate="tanh", out=a.out),
+    "silu": _unary(aten.silu.out),
+    "relu": _unary(aten.relu.out),
+    "leaky_relu": _unary(aten.leaky_relu.out),
+    "pow": lambda a: partial(torch.pow, a.positive, 1.7, out=a.out),
+    "pow2": lambda a: partial(torch.pow, a.x, 2, out=a.out),
+    "clamp": lambda a: partial(torch.clamp, a.x, -1.0, 1.0, out=a.out),
+    "maximum": _binary(torch.maximum),
+    "where": lambda a: partial(torch.where, a.mask, a.x, a.y, out=a.out),
+    "where_random": lambda a: partial(torch.where, a.random_mask, a.x, a.y, out=a.out),
+    "compare": lambda a: partial(torch.gt, a.x, 0.0, out=a.mask.clone()),
+    "addcmul": lambda a: partial(torch.addcmul, a.x, a.y, a.z, value=0.5, out=a.out),
+    "addcdiv": lambda a: partial(torch.addcdiv, a.x, a.y, a.positive, value=0.5, out=a.out),
+    "lerp": lambda a: partial(torch.lerp, a.x, a.y, 0.1, out=a.out),
+    "gelu_backward": _gradient(aten.gelu_backward.grad_input),
+    "gelu_tanh_backward": _gradient(aten.gelu_backward.grad_input, approximate="tanh"),
+    "silu_backward": _gradient(aten.silu_backward.grad_input),
+    "tanh_backward": _gradient(aten.tanh_backward.grad_input),
+    "sigmoid_backward": _gradient(aten.sigmoid_backward.grad_input),
+    "threshold_backward": _gradient(aten.threshold_backward.grad_input, threshold=0),
+    "softmax": lambda a: partial(torch.softmax, a.rows, 1),
+    "log_softmax": lambda a: partial(torch.log_softmax, a.rows, 1),
+    "softmax_backward": _softmax_backward(aten._softmax_backward_data),
+    "log_softmax_backward": _softmax_backward(aten._log_softmax_backward_data),
+    "layer_norm": _layer_norm,
+    "layer_norm_backward": _layer_norm_backward,
+    "batch_norm": _batch_norm,
+    "batch_norm_backward": _batch_norm_backward,
+    "sum": lambda a: partial(torch.sum, a.x),
+    "mean": lambda a: partial(torch.mean, a.x),
+    "norm": lambda a: partial(torch.linalg.vector_norm, a.x),
+    "dropout": lambda a: partial(a.out.bernoulli_, 0.9, generator=a.generator),
+    "normal": lambda a: partial(a.out.normal_, generator=a.generator),
+    "uniform": lambda a: partial(a.out.uniform_, generator=a.generator),
+}
+
+MAKERS: dict[str, tuple[str, ...]] = {
+    "fp32": tuple(FUNCTIONS),
+    "bf16": (
+        "add", "mul", "scale", "div", "rsqrt", "exp", "tanh", "sigmoid", "gelu", "silu", "relu", "where",
+        "gelu_backward", "silu_backward", "threshold_backward", "softmax", "softmax_backward", "layer_norm",
+        "sum", "dropout",
+    ),
+    "fp64": ("add", "mul", "div", "sqrt", "exp", "log", "cos", "tanh", "sigmoid", "relu", "softmax", "sum"),
+}  # fmt: skip
+
+
+def function_elements(threads: int) -> int:
+    """How many elements a function is measured on: a piece for each thread, still in its cache.
+
+    Args:
+        threads: how many threads the stack uses.
+    """
+    return min(LARGEST, PIECE * max(2, threads))
+
+
+def function_probes(data: DataSource, *, threads: int) -> ProbeSet:
+    """The functions above in fp32, fewer of them in bf16 and fp64, conversions, and ``add`` of int64.
+
+    Args:
+        data: where the arguments come from.
+        threads: how many threads the stack uses.
+    """
+    elements = function_elements(threads)
+    probes: list[Probe] = []
+    readings: list[Reading] = []
+
+    def add(name: str, dtype: str, call: Callable[[], object], tiny: Callable[[], object]) -> None:
+        keys = (f"{name} {dtype}", f"{name} {dtype} tiny")
+        probes.extend((Probe(key=keys[0], call=call), Probe(key=keys[1], call=tiny)))
+        readings.append(
+            Reading(
+                kind="function",
+                name=name,
+                keys=keys,
+                formula=per_element(elements),
+                unit="s",
+                dtype=dtype,
+                size_bytes=elements * DTYPES[dtype].itemsize,
+            )
+        )
+
+    for dtype, names in MAKERS.items():
+        large, tiny = _arguments(data, elements, dtype), _arguments(data, _TINY, dtype)
+        for name in names:
+            add(name, dtype, FUNCTIONS[name](large), FUNCTIONS[name](tiny))
+    for name, source, target in (("to_bf16", "fp32", "bf16"), ("to_fp32", "bf16", "fp32")):
+        calls = [
+            partial(torch.empty(size, dtype=DTYPES[target]).copy_, data.normal(size, dtype=source))
+            for size in (elements, _TINY)
+        ]
+        add(name, source, *calls)
+    integers = [
+        partial(torch.add, data.integers(size, below=1000), 1, out=data.integers(size, below=1000))
+        for size in (elements, _TINY)
+    ]
+    add("add", "int64", *integers)
+    return ProbeSet(probes=tuple(probes), readings=tuple(readings))
+
+
+def _arguments(data: DataSource, elements: int, dtype: str) -> _Arguments:
+    return _Arguments(
+        x=data.normal(elements, dtype=dtype),
+        y=data.normal(elements, dtype=dtype),
+        z=data.normal(elements, dtype=dtype),
+        positive=data.uniform(elements, low=0.1, high=4.0, dtype=dtype),
+        small=data.uniform(elements, low=-3.0, high=3.0, dtype=dtype),
+        mask=torch.arange(elements) % ROW < ROW // 2,
+        random_mask=data.normal(elements) > 0,
+        out=data.normal(elements, dtype=dtype),
+        generator=data.generator,
+    )

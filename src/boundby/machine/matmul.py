@@ -1,0 +1,364 @@
+"""Matmul ceilings: FLOP/s of products, convolutions and attention, and byte/s of products bound by their weight.
+
+All through eager ops, FLOP = 2 x multiply-add. The time of the same op on almost nothing is subtracted, so that a
+product's time is its overhead plus its FLOPs over the ceiling; where little is left the ceiling is left out.
+Names and shapes (batch, m, n, k):
+
+- ``mm``, ``mm_nt``, ``mm_tn``: (batch) products of (m, k) by (k, n); ``nt`` has the right matrix transposed in memory
+  as ``nn.Linear`` keeps its weight, ``tn`` the left one, as in the gradient of a weight.
+- ``conv``, ``conv_backward``: the implicit product (groups, N x output positions, Cout / groups, Cin / groups x taps);
+  backward makes both gradients, 2 x the FLOPs of forward.
+- ``attention``, ``attention_backward``: (batch x heads, query length, key length, head width); 2 products forward, 5
+  backward (it makes the scores again), the full count without a causal mask.
+- ``mv``: a skinny product (m of 1 to 8) with a weight of (n, k) in ``nn.Linear``'s layout; unit byte/s, counting the
+  weight, the input and the output once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from boundby.machine.data import DTYPES, DataSource
+from boundby.machine.probe import Probe, ProbeSet, Reading, Unit, rate_of
+from boundby.results.machine import Finding
+from boundby.timing.clock import Clock, monotonic_ns
+
+# A type that is this much slower than fp32 has no hardware path here: large products of it are not tried.
+SLOW_DTYPE = 4.0
+
+SQUARES = {
+    "fp32": (16, 32, 48, 64, 96, 128, 256, 512, 1024),
+    "bf16": (64, 128, 256, 512, 1024),
+    "fp16": (128, 512),
+    "fp64": (64, 128, 256, 512),
+}
+
+# Shapes of models' layers: rows of a batch of tokens by widths, few classes, one head's products, weight gradients.
+SHAPES: dict[str, tuple[tuple[str, tuple[int, int, int, int]], ...]] = {
+    "fp32": (
+        ("mm", (1, 2048, 192, 64)),
+        ("mm", (1, 3072, 64, 256)),
+        ("mm", (1, 96, 64, 64)),
+        ("mm", (1, 2048, 10, 256)),
+        ("mm", (1, 2048, 16, 256)),
+        ("mm", (1, 128, 10, 512)),
+        ("mm", (1, 128, 512, 512)),
+        ("mm", (1, 32, 256, 256)),
+        ("mm", (16, 96, 96, 16)),
+        ("mm", (128, 96, 96, 16)),
+        ("mm", (128, 96, 16, 96)),
+        ("mm", (384, 96, 16, 96)),
+        ("mm", (8, 512, 512, 64)),
+        ("mm", (64, 32, 32, 32)),
+        ("mm_nt", (1, 2048, 192, 64)),
+        ("mm_nt", (1, 3072, 256, 64)),
+        ("mm_nt", (1, 96, 192, 64)),
+        ("mm_nt", (1, 32, 256, 256)),
+        ("mm_nt", (1, 16, 1024, 1024)),
+        ("mm_nt", (1, 128, 10, 512)),
+        ("mm_nt", (1, 128, 512, 512)),
+        ("mm_nt", (1, 512, 512, 512)),
+        ("mm_nt", (1, 1024, 1024, 1024)),
+        ("mm_tn", (1, 192, 64, 2048)),
+        ("mm_tn", (1, 256, 64, 3072)),
+        ("mm_tn", (1, 192, 64, 96)),
+        ("mm_tn", (1, 10, 512, 128)),
+        ("mm_tn", (1, 256, 256, 32)),
+        ("mm_tn", (1, 512, 512, 128)),
+        ("mm_tn", (1, 512, 512, 512)),
+    ),
+    "bf16": (
+        ("mm", (128, 96, 96, 16)),
+        ("mm_nt", (1, 2048, 192, 64)),
+        ("mm_nt", (1, 32, 256, 256)),
+        ("mm_nt", (1, 512, 512, 512)),
+        ("mm_tn", (1, 192, 64, 2048)),
+    ),
+    "fp64": (("mm_nt", (1, 128, 256, 256)),),
+}
+
+# (N, Cin, height, Cout, kernel, stride, groups), square images, "same" padding.
+CONVOLUTIONS = (
+    (1, 8, 8, 8, 3, 1, 1),
+    (16, 16, 8, 16, 3, 1, 1),
+    (32, 3, 32, 32, 3, 1, 1),
+    (16, 32, 32, 32, 3, 1, 1),
+    (32, 64, 16, 64, 3, 2, 1),
+    (16, 64, 16, 128, 3, 1, 1),
+    (8, 256, 8, 256, 3, 1, 1),
+    (64, 1, 28, 16, 5, 1, 1),
+    (1, 64, 56, 64, 3, 1, 1),
+    (16, 64, 16, 64, 1, 1, 1),
+    (32, 128, 8, 256, 1, 1, 1),
+    (16, 64, 16, 64, 3, 1, 64),
+)
+BF16_CONVOLUTIONS = ((16, 64, 16, 128, 3, 1, 1), (32, 64, 16, 64, 3, 2, 1))
+
+# (batch, heads, length, head width)
+ATTENTIONS = ((4, 4, 96, 16), (32, 4, 96, 16), (1, 8, 512, 64), (8, 12, 128, 64))
+
+SKINNY_ROWS = (1, 2, 4, 8)
+# nn.Linear weights of (n, k) that stay in cache.
+SKINNY_CACHED = {"fp32": (512, 1024), "bf16": (1024, 1024)}
+# Several times the last cache of most machines.
+LARGE_WEIGHT_BYTES = 128 << 20
+
+
+def matmul_probes(data: DataSource, *, dtypes: tuple[str, ...], memory_bytes: int) -> ProbeSet:
+    """Products, convolutions, attention and skinny products.
+
+    Args:
+        data: where the matrices come from.
+        dtypes: the dtypes that are fast enough here to be measured in full (see ``usable_dtypes``).
+        memory_bytes: how much memory all of them may take together.
+    """
+    board = _Board()
+    for dtype in dtypes:
+        tiny = board.probe(f"mm tiny {dtype}", product_call(data, "mm", (1, 2, 2, 2), dtype))
+        tiny_batch = board.probe(f"bmm tiny {dtype}", product_call(data, "mm", (2, 2, 2, 2), dtype))
+        squares = tuple(("mm", (1, size, size, size)) for size in SQUARES.get(dtype, ()))
+        for name, shape in squares + SHAPES.get(dtype, ()):
+            key = board.probe(f"{name} {shape} {dtype}", product_call(data, name, shape, dtype))
+            board.rate(name, dtype, shape, (key, tiny if shape[0] == 1 else tiny_batch), product_flops(shape))
+    _add_convolutions(board, data, "fp32", CONVOLUTIONS)
+    _add_attention(board, data, "fp32", ATTENTIONS)
+    if "bf16" in dtypes:
+        _add_convolutions(board, data, "bf16", BF16_CONVOLUTIONS)
+        _add_attention(board, data, "bf16", ATTENTIONS[2:3])
+    for dtype in dtypes:
+        if dtype in SKINNY_CACHED:
+            _add_skinny(board, data, dtype, memory_bytes // 2)
+    return ProbeSet(probes=tuple(board.probes), readings=tuple(board.readings))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+# One thread, since a thread that waits for another one on a busy machine looks like a slow type.
+@_one_thread()
+def usable_dtypes(
+    data: DataSource, *, limit_s: float = 0.25, clock: Clock = monotonic_ns
+) -> tuple[tuple[str, ...], ProbeSet, tuple[Finding, ...]]:
+    """Which dtypes multiply fast enough here to be measured in full, found on small products within a bounded time.
+
+    A type without a hardware path can be thousands of times slower than fp32, so each starts with a tiny product, and a
+    larger one is tried only if it is bound to end within the limit.
+
+    Args:
+        data: where the matrices come from.
+        limit_s: how long a single product may take, seconds.
+        clock: nanoseconds.
+
+    Returns:
+        The usable dtypes; probes for the small product of the others; a finding for each of those.
+    """
+    usable, findings, board = ["fp32"], [], _Board()
+    size = 128
+    reference = _fastest(product_call(data, "mm", (1, size, size, size), "fp32"), clock)
+    for dtype in ("bf16", "fp64", "fp16"):
+        tried, seconds = 16, 0.0
+        try:
+            seconds = _fastest(product_call(data, "mm", (1, tried, tried, tried), dtype), clock)
+            while tried < size and seconds * 8 < limit_s:
+                tried *= 2
+                seconds = _fastest(product_call(data, "mm", (1, tried, tried, tried), dtype), clock)
+        except RuntimeError as error:
+            first = str(error).splitlines()[0] if str(error) else "no reason given"
+            findings.append(
+                Finding(
+                    code="dtype-unusable",
+                    message=f"torch cannot multiply {dtype} matrices here: {first}",
+                    advice=f"Do not use {dtype} on this machine.",
+                )
+            )
+            continue
+        slowdown = seconds / (reference * (tried / size) ** 3)
+        if tried == size and slowdown <= SLOW_DTYPE:
+            usable.append(dtype)
+            continue
+        shape = (1, tried, tried, tried)
+        if seconds < 0.02:
+            key = board.probe(f"mm {shape} {dtype}", product_call(data, "mm", shape, dtype))
+            tiny = board.probe(f"mm tiny {dtype}", product_call(data, "mm", (1, 2, 2, 2), dtype))
+            board.rate("mm", dtype, shape, (key, tiny), product_flops(shape))
+        findings.append(
+            Finding(
+                code="dtype-slow",
+                message=f"{dtype} matrix products are {slowdown:.0f} times slower than fp32 here "
+                f"(at {tried} x {tried}): this machine or this torch has no fast path for them.",
+                advice=f"Do not use {dtype} on this machine.",
+            )
+        )
+    return tuple(usable), ProbeSet(probes=tuple(board.probes), readings=tuple(board.readings)), tuple(findings)
+
+
+def product_flops(shape: tuple[int, int, int, int]) -> int:
+    """2 x batch x m x n x k."""
+    batch, m, n, k = shape
+    return 2 * batch * m * n * k
+
+
+def product_call(
+    data: DataSource, name: str, shape: tuple[int, int, int, int], dtype: str
+) -> Callable[[], torch.Tensor]:
+    """One product of ``shape`` (batch, m, n, k) into an existing output, laid out as ``name`` says."""
+    batch, m, n, k = shape
+    lead = () if batch == 1 else (batch,)
+    scale = k**-0.5
+    left = data.normal(*lead, k, m, dtype=dtype).mT if name == "mm_tn" else data.normal(*lead, m, k, dtype=dtype)
+    if name == "mm_nt":
+        right = data.normal(*lead, n, k, dtype=dtype, scale=scale).mT
+    else:
+        right = data.normal(*lead, k, n, dtype=dtype, scale=scale)
+    out = torch.empty(*lead, m, n, dtype=DTYPES[dtype], device="cpu")
+    return partial(torch.mm if batch == 1 else torch.bmm, left, right, out=out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Convolution:
+    """A convolution's tensors and arguments, and the product it amounts to."""
+
+    x: torch.Tensor
+    weight: torch.Tensor
+    stride: int
+    padding: int
+    groups: int
+    shape: tuple[int, int, int, int]
+
+    def forward(self) -> torch.Tensor:
+        result: torch.Tensor = torch.ops.aten.convolution(
+            self.x, self.weight, None, [self.stride] * 2, [self.padding] * 2, [1, 1], False, [0, 0], self.groups
+        )
+        return result
+
+    def backward_call(self) -> Callable[[], object]:
+        gradient = torch.empty_like(self.forward()).copy_(self.forward())
+        return partial(
+            torch.ops.aten.convolution_backward,
+            gradient,
+            self.x,
+            self.weight,
+            None,
+            [self.stride] * 2,
+            [self.padding] * 2,
+            [1, 1],
+            False,
+            [0, 0],
+            self.groups,
+            [True, True, False],
+        )
+
+
+class _Board:
+    """Collects probes and readings."""
+
+    def __init__(self) -> None:
+        self.probes: list[Probe] = []
+        self.readings: list[Reading] = []
+
+    def probe(self, key: str, call: Callable[[], object]) -> str:
+        self.probes.append(Probe(key=key, call=call))
+        return key
+
+    def rate(
+        self, name: str, dtype: str, shape: tuple[int, ...], keys: tuple[str, str], work: float, unit: Unit = "flop/s"
+    ) -> None:
+        self.readings.append(
+            Reading(kind="matmul", name=name, keys=keys, formula=rate_of(work), unit=unit, dtype=dtype, shape=shape)
+        )
+
+
+def _convolution(data: DataSource, dtype: str, spec: tuple[int, int, int, int, int, int, int]) -> _Convolution:
+    count, channels_in, height, channels_out, kernel, stride, groups = spec
+    x = data.normal(count, channels_in, height, height, dtype=dtype)
+    weight = data.normal(channels_out, channels_in // groups, kernel, kernel, dtype=dtype, scale=0.1)
+    positions = ((height + 2 * (kernel // 2) - kernel) // stride + 1) ** 2
+    shape = (groups, count * positions, channels_out // groups, channels_in // groups * kernel * kernel)
+    return _Convolution(x, weight, stride, kernel // 2, groups, shape)
+
+
+def _add_convolutions(
+    board: _Board, data: DataSource, dtype: str, specs: tuple[tuple[int, int, int, int, int, int, int], ...]
+) -> None:
+    tiny = _convolution(data, dtype, (1, 1, 2, 1, 3, 1, 1))
+    forward_tiny = board.probe(f"conv tiny {dtype}", tiny.forward)
+    backward_tiny = board.probe(f"conv_backward tiny {dtype}", tiny.backward_call())
+    for spec in specs:
+        one = _convolution(data, dtype, spec)
+        flops = product_flops(one.shape)
+        key = board.probe(f"conv {spec} {dtype}", one.forward)
+        board.rate("conv", dtype, one.shape, (key, forward_tiny), flops)
+        key = board.probe(f"conv_backward {spec} {dtype}", one.backward_call())
+        board.rate("conv_backward", dtype, one.shape, (key, backward_tiny), 2 * flops)
+
+
+def _attention_calls(
+    data: DataSource, dtype: str, spec: tuple[int, int, int, int]
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    query, key, value, gradient = (data.normal(*spec, dtype=dtype) for _ in range(4))
+    attend = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out, scores = attend(query, key, value)
+    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    return (
+        partial(attend, query, key, value),
+        partial(backward, gradient, query, key, value, out, scores, 0.0, False),
+    )
+
+
+def _add_attention(board: _Board, data: DataSource, dtype: str, specs: tuple[tuple[int, int, int, int], ...]) -> None:
+    forward, backward = _attention_calls(data, dtype, (1, 1, 1, 8))
+    forward_tiny = board.probe(f"attention tiny {dtype}", forward)
+    backward_tiny = board.probe(f"attention_backward tiny {dtype}", backward)
+    for spec in specs:
+        batch, heads, length, width = spec
+        shape = (batch * heads, length, length, width)
+        forward, backward = _attention_calls(data, dtype, spec)
+        key = board.probe(f"attention {spec} {dtype}", forward)
+        board.rate("attention", dtype, shape, (key, forward_tiny), 2 * product_flops(shape))
+        key = board.probe(f"attention_backward {spec} {dtype}", backward)
+        board.rate("attention_backward", dtype, shape, (key, backward_tiny), 5 * product_flops(shape))
+
+
+def _add_skinny(board: _Board, data: DataSource, dtype: str, memory_bytes: int) -> None:
+    """Products of 1 to 8 rows with a weight that fits a cache, and with one far larger than the last cache."""
+    item = DTYPES[dtype].itemsize
+    wide = 4096
+    tall = min(LARGE_WEIGHT_BYTES, memory_bytes) // (wide * item)
+    tiny = board.probe(f"mm tiny {dtype}", product_call(data, "mm", (1, 2, 2, 2), dtype))
+    for outputs, inputs in (SKINNY_CACHED[dtype], (tall, wide)):
+        weight = data.large(outputs * inputs, dtype=dtype).view(outputs, inputs)
+        for rows in SKINNY_ROWS:
+            x = data.normal(rows, inputs, dtype=dtype)
+            out = torch.empty(rows, outputs, dtype=DTYPES[dtype], device="cpu")
+            shape = (1, rows, outputs, inputs)
+            key = board.probe(f"mv {shape} {dtype}", partial(torch.mm, x, weight.mT, out=out))
+            moved = item * (outputs * inputs + rows * (inputs + outputs))
+            board.rate("mv", dtype, shape, (key, tiny), moved, "byte/s")
+
+
+def _fastest(call: Callable[[], object], clock: Clock) -> float:
+    """The fastest of up to twenty calls after a first one, seconds; fewer where they take over 50 ms together."""
+    best, spent_s = float("inf"), 0.0
+    for attempt in range(21):
+        before = clock()
+        call()
+        seconds = max(1, clock() - before) * 1e-9
+        spent_s += seconds
+        # The first call also prepares code and data, so it counts only where a second one is too dear.
+        if attempt or spent_s > 0.05:
+            best = min(best, seconds)
+        if spent_s > 0.05:
+            break
+    return best

@@ -1,0 +1,225 @@
+"""Rounds: every probe a few short windows in turn, again and again until the time is up, and ceilings from the windows.
+
+Taking turns is what makes the ceilings of one measuring fit each other on a machine whose speed moves from second to
+second: each probe sees the same mixture of fast and slow moments. Windows are short because another process takes a
+core for milliseconds at a time: of many short windows some fall between.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+
+from boundby.machine.probe import Probe, Reading, Window
+from boundby.results.machine import Ceiling
+from boundby.timing.clock import Clock, clock_resolution_ns, monotonic_ns
+from boundby.timing.sampling import MAX_LOOPS, STEPS_PER_WINDOW
+from boundby.timing.statistics import SPREAD_LIMIT, quantile, spread
+
+MAX_ROUNDS = 25
+WINDOWS_PER_VISIT = 4
+LONGEST_WINDOW_S = 5e-4
+SHORTEST_WINDOW_S = 1e-4
+# What a call this long finds in the caches when it starts is a small part of it.
+_LONG_CALL_S = 2e-3
+# A visit that takes this many times what was planned was disturbed; the rest of it is left for the next round.
+_DISTURBED = 3.0
+# The fast side of the samples says what the machine can do, but its very edge is luck: a low quantile repeats better.
+VALUE_QUANTILE = 0.15
+SLOW_QUANTILE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """All windows kept, by probe key in the order taken; ``rounds`` were whole; ``dropped`` windows had no time.
+
+    ``broken`` are the probes whose call raised, with the first line of what it said.
+    """
+
+    windows: Mapping[str, Sequence[Window]]
+    rounds: int
+    dropped: int
+    broken: tuple[tuple[str, str], ...] = ()
+
+
+def take_rounds(
+    probes: Sequence[Probe],
+    *,
+    deadline_ns: int,
+    clock: Clock = monotonic_ns,
+    between: Callable[[], None] = lambda: None,
+    progress: Callable[[float], None] = lambda share: None,
+    max_rounds: int = MAX_ROUNDS,
+    faults: Callable[[], int] | None = None,
+) -> Rounds:
+    """Times all probes in turns until the deadline; one round at least, even if that takes longer.
+
+    Args:
+        probes: what to time.
+        deadline_ns: when to stop, by ``clock``.
+        clock: nanoseconds.
+        between: called four times a round, for what has to be read all along (the anchors).
+        progress: told the share done, 0 to 1.
+        max_rounds: where to stop although time is left.
+        faults: the process's minor page faults so far; read from the operating system where None.
+    """
+    faults = faults or minor_faults
+    start_ns = clock()
+    costs, broken = _first_costs(probes, clock)
+    working = [probe for probe in probes if probe.key in costs]
+    window_s = _window_for(list(costs.values()), (deadline_ns - clock()) * 1e-9, clock)
+    windows: dict[str, list[Window]] = {probe.key: [] for probe in working}
+    dropped = rounds = 0
+    quarter = max(1, -(-len(working) // 4))
+    while rounds < max_rounds:
+        for index, probe in enumerate(working):
+            now_ns = clock()
+            if rounds and now_ns >= deadline_ns:
+                return Rounds(windows=windows, rounds=rounds, dropped=dropped, broken=broken)
+            if index % quarter == 0:
+                between()
+                progress(min(1.0, max(0.0, (now_ns - start_ns) / max(1, deadline_ns - start_ns))))
+            for window in _visit(probe, costs[probe.key], window_s, clock, faults):
+                if window.seconds > 0:
+                    windows[probe.key].append(window)
+                    # A first cost taken at a bad moment would leave the windows too short for ever.
+                    costs[probe.key] = min(costs[probe.key], window.seconds)
+                else:
+                    dropped += 1
+        rounds += 1
+    return Rounds(windows=windows, rounds=rounds, dropped=dropped, broken=broken)
+
+
+def minor_faults() -> int:
+    """The minor page faults of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def read_ceilings(readings: Sequence[Reading], rounds: Rounds, *, threads: int) -> tuple[Ceiling, ...]:
+    """The ceilings that the windows give; a reading whose formula has no answer is left out.
+
+    The value is the formula of a low quantile of each probe's windows. Its band: the fastest and the median window of
+    the reading's own probe (the first of its keys), everything it is corrected by held still; for a reading over
+    several representative ops, the cheapest and the dearest of them.
+
+    Args:
+        readings: what to work out.
+        rounds: the windows.
+        threads: how many threads the stack used.
+    """
+    ceilings = []
+    for reading in readings:
+        band = _band(reading, rounds.windows)
+        if band is None:
+            continue
+        value, low, high = band
+        ceilings.append(
+            Ceiling(
+                kind=reading.kind,
+                name=reading.name,
+                dtype=reading.dtype,
+                threads=threads,
+                size_bytes=reading.size_bytes,
+                shape=reading.shape,
+                value=value,
+                low=min(low, value),
+                high=max(high, value),
+                unit=reading.unit,
+            )
+        )
+    return tuple(ceilings)
+
+
+def unsteady_probes(rounds: Rounds) -> tuple[str, ...]:
+    """The keys of probes whose median window is over 1.25 times their fastest."""
+    return tuple(
+        key
+        for key, windows in rounds.windows.items()
+        if windows and spread([window.seconds for window in windows]) > SPREAD_LIMIT
+    )
+
+
+def _band(reading: Reading, windows: Mapping[str, Sequence[Window]]) -> tuple[float, float, float] | None:
+    taken = [windows.get(key, ()) for key in reading.keys]
+    if reading.span:
+        taken = [one for one in taken if one]
+    if not taken or not all(taken):
+        return None
+    typical = [_at(one, VALUE_QUANTILE) for one in taken]
+    value = reading.formula(typical)
+    if value is None or value <= 0:
+        return None
+    if reading.span:
+        ends = [reading.formula([one]) for one in typical]
+    else:
+        ends = [reading.formula([_at(taken[0], share), *typical[1:]]) for share in (0.0, SLOW_QUANTILE)]
+    known = [end for end in ends if end is not None and end > 0]
+    return value, min(known, default=value), max(known, default=value)
+
+
+def _at(windows: Sequence[Window], share: float) -> Window:
+    return Window(
+        seconds=quantile([one.seconds for one in windows], share),
+        faults=quantile([one.faults for one in windows], 0.5),
+    )
+
+
+def _first_costs(probes: Sequence[Probe], clock: Clock) -> tuple[dict[str, float], tuple[tuple[str, str], ...]]:
+    """Seconds a call by key, from calls that also warm the probes up; and the probes that raise."""
+    resolution_s = clock_resolution_ns(clock) * 1e-9
+    costs: dict[str, float] = {}
+    broken: list[tuple[str, str]] = []
+    for probe in probes:
+        try:
+            probe.call()
+        except (RuntimeError, NotImplementedError) as error:
+            broken.append((probe.key, str(error).partition("\n")[0]))
+            continue
+        taken = _timed(probe.call, 1, clock)
+        if taken < 1e-4:
+            # Short calls are timed several at once, or the clock's own cost would count as theirs.
+            taken = _timed(probe.call, 8, clock)
+        costs[probe.key] = max(taken, resolution_s)
+    return costs, tuple(broken)
+
+
+def _timed(call: Callable[[], object], loops: int, clock: Clock) -> float:
+    before = clock()
+    for _ in repeat(None, loops):
+        call()
+    return (clock() - before) * 1e-9 / loops
+
+
+def _window_for(costs: Sequence[float], left_s: float, clock: Clock) -> float:
+    """The window length with which about ten rounds fit in the time left, within bounds (seconds)."""
+    floor_s = max(SHORTEST_WINDOW_S, STEPS_PER_WINDOW * clock_resolution_ns(clock) * 1e-9)
+    window_s = LONGEST_WINDOW_S
+    while window_s > floor_s and 10 * sum(max(WINDOWS_PER_VISIT * window_s, cost) + cost for cost in costs) > left_s:
+        window_s *= 0.8
+    return max(window_s, floor_s)
+
+
+def _visit(probe: Probe, cost_s: float, window_s: float, clock: Clock, faults: Callable[[], int]) -> list[Window]:
+    """A few windows of one probe, or one where a call is long or something is in the way."""
+    call = probe.call
+    loops = max(1, min(MAX_LOOPS, int(window_s / cost_s)))
+    planned_s = WINDOWS_PER_VISIT * window_s
+    if cost_s < _LONG_CALL_S:
+        # Brings the probe's own data back into the caches that the probes before it filled with theirs.
+        call()
+    visit: list[Window] = []
+    spent_s = 0.0
+    for _ in range(WINDOWS_PER_VISIT):
+        faults_before = faults()
+        before = clock()
+        for _ in repeat(None, loops):
+            call()
+        seconds = (clock() - before) * 1e-9
+        visit.append(Window(seconds=seconds / loops, faults=(faults() - faults_before) / loops))
+        spent_s += seconds
+        # A call longer than its share of the plan needs no second window; the next round brings one.
+        if spent_s + loops * cost_s > planned_s * (1.0 if loops == 1 else _DISTURBED):
+            break
+    return visit

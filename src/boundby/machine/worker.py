@@ -1,0 +1,55 @@
+"""The process that ceilings are measured in: ``python -m boundby.machine.worker``, started by ``ensure``.
+
+Its own process, because measuring takes hundreds of megabytes, warms caches and thread pools, and must not touch the
+random numbers, threads or memory of the process that asks.
+
+It writes one JSON object a line to the file descriptor it is given: ``{"share": 0.4, "what": "measuring"}`` while it
+works, at the end ``{"machine": {...}}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from boundby.results.machine_file import encode_machine
+from boundby.timing.clock import monotonic_ns
+
+# What ending the process takes, torch's own included.
+_ENDING_S = 0.5
+# So that a tight budget still leaves room for one honest round.
+_LEAST_BUDGET_S = 1.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures and reports; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m boundby.machine.worker")
+    parser.add_argument("--output", type=int, required=True, help="file descriptor to report to")
+    parser.add_argument("--budget", type=float, required=True, help="seconds for everything, start included")
+    parser.add_argument("--started", type=int, required=True, help="when the process was started, monotonic ns")
+    parser.add_argument("--threads", type=int, default=None)
+    options = parser.parse_args(arguments)
+
+    with os.fdopen(options.output, "wb", buffering=0) as output:
+
+        def tell(share: float, what: str) -> None:
+            output.write(msgspec.json.encode({"share": share, "what": what}) + b"\n")
+
+        tell(0.0, "starting torch")
+        from boundby.machine.measure import measure_machine
+
+        spent_s = (monotonic_ns() - options.started) * 1e-9
+        machine = measure_machine(
+            threads=options.threads, budget_s=max(_LEAST_BUDGET_S, options.budget - spent_s - _ENDING_S), progress=tell
+        )
+        document = encode_machine(machine)
+        output.write(msgspec.json.encode({"machine": msgspec.Raw(document)}).replace(b"\n", b" ") + b"\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

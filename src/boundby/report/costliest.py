@@ -1,0 +1,119 @@
+"""The costliest source lines, each with the floor that binds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from boundby.report.page import NARROW, heading, indented
+from boundby.report.safe_text import clean, elide, elide_middle, short_path
+from boundby.report.split_bar import STYLES
+from boundby.results.report import Floors, LineRow, Report
+from boundby.results.units import format_percent, format_ratio, format_time, plural
+
+_SHOWN = 5
+_SHOWN_OPS = 3
+_LONGEST_NAME = 40
+# Columns left of the code: beside it a share, a time ("unknown" at worst) and two blanks after each, below it a margin.
+_BESIDE = 16
+_BELOW = 4
+# Windows and ceilings are both measured: a line this little under its floor is at it.
+_AT_FLOOR = 0.95
+_OUTSIDE = "outside any line of the script"
+
+
+def render_costliest(report: Report, *, width: int, unicode: bool, folder: str | None) -> Iterator[RenderableType]:
+    """The five source lines that take most of a step: share, time, place, code, floor, ops and module.
+
+    Args:
+        report: whose lines to show.
+        width: columns of the page.
+        unicode: whether characters beyond ASCII may be used.
+        folder: paths below it are shown relative to it; None shows them as recorded.
+    """
+    lines = sorted(report.lines, key=lambda line: line.time_s, reverse=True)[:_SHOWN]
+    if not lines:
+        yield heading("Costliest lines")
+        yield Text("  unknown: no step was watched")
+        return
+    yield heading("Costliest lines", "floor: the least time the measured limits allow")
+    room = width - (_BESIDE if width >= NARROW else _BELOW)
+    rows = [
+        (
+            Text(format_percent(line.share), style="bold"),
+            Text(format_time(line.time_s, digits=2, unicode=unicode)),
+            [_place(line, room, unicode=unicode, folder=folder), *_details(line, report, room, unicode=unicode)],
+        )
+        for line in lines
+    ]
+    if width >= NARROW:
+        yield _beside(rows)
+        return
+    for share, time, details in rows:
+        yield Text("  ").join([Text(""), share, time])
+        yield indented(Text("\n").join(details), _BELOW)
+
+
+def _beside(rows: list[tuple[Text, Text, list[Text]]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True, min_width=5)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for share, time, details in rows:
+        table.add_row(share, time, Text("\n").join(details))
+    return table
+
+
+def _place(line: LineRow, room: int, *, unicode: bool, folder: str | None) -> Text:
+    if line.path is None:
+        return Text(_OUTSIDE, style="bold")
+    number = "" if line.line is None else f":{line.line}"
+    path = clean(short_path(line.path, folder), unicode=unicode)
+    return Text(elide_middle(path, room - len(number), unicode=unicode) + number, style="bold")
+
+
+def _details(line: LineRow, report: Report, room: int, *, unicode: bool) -> Iterator[Text]:
+    if line.code and line.code.strip():
+        yield Text(elide(clean(line.code.strip(), unicode=unicode), room, unicode=unicode))
+    yield _floor(line.floors, line.time_s, unicode=unicode)
+    module = _module(line, report)
+    longest = min(_LONGEST_NAME, room - len("; in "))
+    names = [elide_middle(clean(name, unicode=unicode), longest, unicode=unicode) for name in line.ops]
+    ops = ", ".join(names[:_SHOWN_OPS]) + (f" and {len(names) - _SHOWN_OPS} more" if len(names) > _SHOWN_OPS else "")
+    text = f"{plural(line.calls, 'op')}: {ops}" if names else plural(line.calls, "op")
+    if module:
+        text += f"; in {elide_middle(clean(module, unicode=unicode), longest, unicode=unicode)}"
+    yield Text(text, style="dim")
+
+
+def _floor(floors: Floors, time_s: float, *, unicode: bool) -> Text:
+    by_name = {
+        "overhead": floors.overhead_s,
+        "memory": floors.memory_s,
+        "matmul": floors.matmul_s,
+        "pointwise": floors.pointwise_s,
+    }
+    floor_s = by_name.get(floors.bound, 0.0)
+    if floor_s <= 0:
+        return Text("no floor known", style="dim")
+    floor = f"its {floors.bound} floor of {format_time(floor_s, digits=2, unicode=unicode)}"
+    ratio = time_s / floor_s
+    if ratio < _AT_FLOOR:
+        text = f"faster than {floor}: above the measured limit"
+    elif ratio < 1 / _AT_FLOOR:
+        text = f"at {floor}"
+    else:
+        text = f"{format_ratio(ratio)} {floor}"
+    return Text(text, style=STYLES[floors.bound])
+
+
+def _module(line: LineRow, report: Report) -> str | None:
+    """The module that takes most of the line's time."""
+    times: dict[str, float] = {}
+    for op in report.ops:
+        if op.module and (op.path, op.line) == (line.path, line.line):
+            times[op.module] = times.get(op.module, 0.0) + op.time_s
+    return max(times, key=lambda module: times[module]) if times else None

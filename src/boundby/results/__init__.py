@@ -1,0 +1,1 @@
+"""The words of boundby as frozen dataclasses: pure data, no torch."""

@@ -1,0 +1,117 @@
+"""What an op, and a step, costs on paper: deterministic, equal on every run and machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Phase = Literal["forward", "backward", "optimizer", "other"]
+
+OpKind = Literal[
+    "view",  # metadata only, launches nothing
+    "empty",  # allocation without a write
+    "pointwise",  # elementwise into a fresh tensor
+    "inplace",  # elementwise into an existing tensor
+    "fill",  # writes only: zero_, fill_, ones
+    "copy",  # copy_, clone, _to_copy, cat, stack, contiguous
+    "random",  # fills from a generator
+    "reduction",  # sum, mean, max, norm, argmax...
+    "softmax",  # softmax, log_softmax and their backwards
+    "norm",  # layer, batch, group, rms norm and their backwards
+    "matmul",  # mm, addmm, bmm, mv, dot, linear
+    "attention",
+    "convolution",
+    "recurrent",
+    "index",  # gather, index_select, embedding, index
+    "scatter",  # index_put, scatter_add, embedding_dense_backward
+    "loss",
+    "pool",
+    "sort",
+    "foreach",  # one op over a list of tensors
+    "fused_optimizer",
+    "scalar",  # item(), host reads
+    "other",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatmulShape:
+    """A matrix product as a kernel sees it: ``batch`` products of (m, k) by (k, n)."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpCost:
+    """The cost of one executed op.
+
+    FLOP = 2 x multiply-accumulate; bytes are ideal traffic, each distinct element once. ``function`` names the
+    scalar function that may bind a pointwise op (``exp``, ``tanh``, ``add``) and ``function_elements`` how many
+    elements go through it; both are for the pointwise floor. ``dtype`` is the short name the work is done in
+    (``fp32``, ``bf16``, ``fp16``, ``fp64``, ``int8``, ``int64``, ``bool``, ``c64``...). ``matmul_shape`` is the
+    product's shape where one product describes the op.
+    """
+
+    kind: OpKind
+    launches: int = 1
+    matmul_flops: int = 0
+    causal_matmul_flops: int = 0
+    pointwise_flops: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    function: str | None = None
+    function_elements: int = 0
+    dtype: str = "fp32"
+    matmul_shape: MatmulShape | None = None
+    modelled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmodelled:
+    """An op that has no cost rule: its name, its calls in a step, and its share of the step's time (None: not timed)."""
+
+    name: str
+    calls: int
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCounts:
+    """Totals of one op name, phase, module path or source line."""
+
+    name: str
+    ops: int = 0
+    launches: int = 0
+    matmul_flops: int = 0
+    pointwise_flops: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Totals of a step. ``saved_bytes`` is None where it was not looked at.
+
+    ``ops`` counts aten ops below autograd, views included; ``launches`` those that do work. ``saved_bytes`` are unique
+    storages kept for backward without parameters and buffers; ``saved_input_bytes`` is the part of it that are the
+    caller's own input tensors.
+    """
+
+    ops: int = 0
+    launches: int = 0
+    matmul_flops: int = 0
+    causal_matmul_flops: int = 0
+    pointwise_flops: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    saved_bytes: int | None = None
+    saved_input_bytes: int | None = None
+    recomputed_flops: int = 0
+    unmodelled: tuple[Unmodelled, ...] = ()
+    by_op: tuple[GroupCounts, ...] = field(default=())
+    by_phase: tuple[GroupCounts, ...] = field(default=())
+    by_module: tuple[GroupCounts, ...] = field(default=())
+    by_line: tuple[GroupCounts, ...] = field(default=())

@@ -1,0 +1,225 @@
+"""What a person reads: gold outputs, and what must hold for any report."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import sample_reports
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from boundby.report.machine_table import render_machine
+from boundby.report.next_command import next_command, rerun_command
+from boundby.report.safe_text import clean, elide, elide_middle, short_path
+from boundby.report.split_bar import bar_cells
+from boundby.report.terminal import render_report
+from boundby.results.counts import Unmodelled
+from boundby.results.machine import Finding
+from boundby.results.report import SHARES, Floors, Report
+
+WIDTHS = (40, 80, 100)
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class TextFile(SingleFileSnapshotExtension):
+    """One readable file a gold output."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "txt"
+
+
+@pytest.fixture
+def gold(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(TextFile)
+
+
+def shown(report: Report, width: int = 80, *, color: bool = False, unicode: bool = True) -> str:
+    return render_report(report, width=width, color=color, unicode=unicode, folder=sample_reports.FOLDER)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+@pytest.mark.parametrize("name", list(sample_reports.ALL))
+def test_gold(name: str, width: int, gold: SnapshotAssertion) -> None:
+    assert shown(sample_reports.ALL[name](), width) == gold
+
+
+@pytest.mark.parametrize("name", ["overhead", "hostile"])
+def test_gold_in_ascii(name: str, gold: SnapshotAssertion) -> None:
+    assert shown(sample_reports.ALL[name](), unicode=False) == gold
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_gold_machine(width: int, gold: SnapshotAssertion) -> None:
+    machine = sample_reports.compute_bound().machine
+    assert render_machine(machine, width=width, color=False, unicode=True) == gold
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("unicode", [True, False])
+@pytest.mark.parametrize("name", list(sample_reports.ALL))
+def test_every_line_fits_and_is_plain(name: str, width: int, unicode: bool) -> None:
+    text = shown(sample_reports.ALL[name](), width, unicode=unicode)
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+    assert all(line == line.rstrip() for line in text.splitlines())
+    assert all(character == "\n" or character.isprintable() for character in text)
+    assert unicode or text.isascii()
+    assert text.endswith("\n")
+
+
+@pytest.mark.parametrize("name", list(sample_reports.ALL))
+def test_colour_changes_no_character(name: str) -> None:
+    report = sample_reports.ALL[name]()
+    coloured = shown(report, color=True)
+    assert "\x1b[" in coloured
+    plain = "\n".join(line.rstrip() for line in ANSI.sub("", coloured).split("\n"))
+    assert plain == shown(report)
+
+
+@pytest.mark.parametrize("name", sorted(set(sample_reports.ALL) - {"hostile"}))
+def test_the_first_line_is_the_sentence(name: str) -> None:
+    report = sample_reports.ALL[name]()
+    first = shown(report, 80).split("\n\n")[0]
+    assert " ".join(first.split("\n")) == report.verdict.sentence
+
+
+def test_sections_come_in_their_order() -> None:
+    text = shown(sample_reports.memory_bound())
+    marks = [
+        "bound by memory",
+        "Step ",
+        "Where the time",
+        "Costliest",
+        "explain 88%",
+        "Could not",
+        "kinds:",
+        "spoil",
+        "Next ",
+    ]
+    places = [text.index(mark) for mark in marks]
+    assert places == sorted(places)
+
+
+def test_a_part_that_was_not_seen_reads_unknown_and_not_zero() -> None:
+    text = shown(sample_reports.unknown())
+    assert "time unknown" in text
+    assert "not known: no step was watched" in text
+    assert "0%" not in text
+    report = replace(sample_reports.overhead_bound(), reconciliation=None)
+    assert "do not compare" in shown(report)
+
+
+def test_a_line_under_its_floor_is_reported_as_such() -> None:
+    assert "faster than its matmul floor of 24 ms: above the measured limit" in shown(sample_reports.compute_bound())
+
+
+def test_floors() -> None:
+    report = sample_reports.overhead_bound()
+
+    def floor(floors: Floors, time_s: float = 1.0) -> str:
+        return shown(replace(report, lines=(replace(report.lines[0], floors=floors, time_s=time_s),)))
+
+    nothing = Floors(overhead_s=0.0, memory_s=0.0, matmul_s=0.0, pointwise_s=0.0, bound="memory")
+    assert "no floor known" in floor(nothing)
+    assert "no floor known" in floor(replace(nothing, bound="none"))
+    assert "at its memory floor of 1.0 s" in floor(replace(nothing, memory_s=1.0))
+    assert "4.0x its memory floor of 250 ms" in floor(replace(nothing, memory_s=0.25))
+
+
+def test_limits_that_were_not_measured_are_named() -> None:
+    assert "Not measured on this machine: 1 of the 6 limits (datasheet)." in shown(sample_reports.compute_bound())
+    table = render_machine(sample_reports.compute_bound().machine, width=80, color=False, unicode=True)
+    assert "[datasheet]" in table
+
+
+def test_many_unmodelled_ops_and_kinds_of_step_are_cut_with_their_number() -> None:
+    report = sample_reports.overhead_bound()
+    ops = tuple(Unmodelled(name=f"lib::op{index}", calls=index, share=0.01) for index in range(9))
+    text = " ".join(shown(replace(report, counts=replace(report.counts, unmodelled=ops))).split())
+    assert "9.0% of the step" in text
+    assert "and 4 more" in text
+    unshared = tuple(replace(op, share=None) for op in ops)
+    assert "share of the step unknown" in shown(replace(report, counts=replace(report.counts, unmodelled=unshared)))
+    classes = tuple(replace(report.step.classes[0], digest=str(index), ops=index) for index in range(9))
+    text = " ".join(shown(replace(report, step=replace(report.step, classes=classes))).split())
+    assert "9 kinds" in text
+    assert "5 more kinds" in text
+
+
+def test_the_next_command() -> None:
+    report = sample_reports.overhead_bound()
+
+    def told(*command: str) -> tuple[str, str]:
+        with_command = replace(report, tool=replace(report.tool, command=command))
+        return next_command(with_command), rerun_command(with_command, "after.json")
+
+    assert told("boundby", "run", "--steps", "9", "a b.py") == (
+        "boundby run -o report.json --steps 9 'a b.py'",
+        "boundby run -o after.json --steps 9 'a b.py'",
+    )
+    assert told("boundby", "run", "--output", "x.json", "t.py") == (
+        "boundby show x.json",
+        "boundby run --output after.json t.py",
+    )
+    assert told("boundby", "run", "t.py", "-o", "model.pt")[0] == "boundby run -o report.json t.py -o model.pt"
+    assert told() == ("boundby run -o report.json SCRIPT", "boundby run -o after.json SCRIPT")
+    given_one = render_report(report, width=80, color=False, unicode=True, next_command="boundby doctor")
+    assert given_one.endswith("Next     boundby doctor\n")
+
+
+@given(st.text(max_size=60), st.booleans())
+def test_cleaned_text_is_one_line_of_visible_characters(text: str, unicode: bool) -> None:
+    cleaned = clean(text, unicode=unicode)
+    assert all(character.isprintable() for character in cleaned)
+    assert unicode or cleaned.isascii()
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "S"]), max_size=80), st.integers(4, 60), st.booleans())
+def test_elided_text_fits(text: str, width: int, unicode: bool) -> None:
+    for cut in (elide(text, width, unicode=unicode), elide_middle(text, width, unicode=unicode)):
+        assert cell_len(cut) <= width
+        assert cut == text or cell_len(text) > width
+
+
+def test_paths_are_relative_only_below_the_folder() -> None:
+    assert short_path("/a/b/c.py", "/a") == "b/c.py"
+    assert short_path("/ab/c.py", "/a") == "/ab/c.py"
+    assert short_path("/x/c.py", None) == "/x/c.py"
+    assert short_path("<string>", "/a") == "<string>"
+
+
+@given(st.lists(st.floats(-0.2, 1), min_size=6, max_size=6), st.integers(1, 100))
+def test_the_bar_is_full_and_in_proportion(values: list[float], width: int) -> None:
+    shares = dict(zip(SHARES, values, strict=True))
+    cells = bar_cells(shares, width)
+    total = sum(max(value, 0.0) for value in values)
+    if total <= 0:
+        assert set(cells.values()) == {0}
+        return
+    assert sum(cells.values()) == width
+    for name, value in shares.items():
+        assert abs(cells[name] - max(value, 0.0) / total * width) < 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(max_size=80), st.sampled_from(WIDTHS), st.booleans())
+def test_any_text_anywhere_stays_inside_the_page(text: str, width: int, unicode: bool) -> None:
+    report = sample_reports.overhead_bound()
+    row = replace(report.lines[0], path=text, code=text, ops=(text, text))
+    hostile = replace(
+        report,
+        verdict=replace(report.verdict, sentence=text, evidence=(text,)),
+        step=replace(report.step, name=text, device=text),
+        findings=(Finding(code=text, message=text, advice=text),),
+        counts=replace(report.counts, unmodelled=(Unmodelled(name=text, calls=1),)),
+        lines=(row,),
+        ops=(replace(report.ops[0], path=text, line=row.line, module=text),),
+        tool=replace(report.tool, command=("boundby", "run", text)),
+    )
+    out = shown(hostile, width, unicode=unicode)
+    assert max(cell_len(line) for line in out.splitlines()) <= width
+    assert all(character == "\n" or character.isprintable() for character in out)

@@ -1,0 +1,3 @@
+"""Does no torch work at all."""
+
+print("hello", sum(range(10)))

@@ -1,0 +1,5 @@
+"""Trains for a single step."""
+
+from training import train
+
+print("loss", train(1).hex())

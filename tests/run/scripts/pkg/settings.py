@@ -1,0 +1,3 @@
+"""Settings that train.py imports relative to itself."""
+
+STEPS = 30

@@ -1,0 +1,164 @@
+"""A script under `boundby run` sees what it sees under plain Python."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from black_box import LIMIT_S, QUICK, SCRIPTS, Outcome, Runner, checked, same_behaviour, words
+
+AT = tuple(range(1, 16))
+"""Steps at which a script fails: warm-up, timed and watched ones and those after them."""
+
+
+@pytest.fixture(scope="module")
+def raised(runner: Runner) -> dict[int, Outcome]:
+    """One run for each step at which the script raises; key 0 is plain Python, equal for every step."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        plain = pool.submit(runner.plain, "endings.py", "chained", "5")
+        runs = {at: pool.submit(runner.watched, "endings.py", "chained", str(at)) for at in AT}
+        return {0: plain.result(), **{at: run.result() for at, run in runs.items()}}
+
+
+@pytest.mark.parametrize("place", ["relative", "absolute with spaces and 中文"])
+def test_script_sees_what_it_sees_under_plain_python(runner: Runner, tmp_path: Path, place: str) -> None:
+    folder = tmp_path / place
+    folder.mkdir()
+    for name in ("fidelity.py", "training.py"):
+        shutil.copy(SCRIPTS / name, folder)
+    script = "fidelity.py" if place == "relative" else str(folder / "fidelity.py")
+    pair = runner.pair(
+        script,
+        "--steps",
+        "3",
+        "-o",
+        "x.json",
+        "--",
+        "-x",
+        "é",
+        cwd=folder if place == "relative" else tmp_path,
+        stdin=b"in\nput",
+    )
+    same_behaviour(pair)
+    assert "loss 0x" in pair.plain.text
+    rest = iter(pair.watched.stderr.splitlines())
+    assert all(line in rest for line in pair.plain.stderr.splitlines()), "warnings and messages of the script's own"
+    assert not (folder / "x.json").exists()
+    checked(pair.watched.report)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_folder_or_archive_with_a_main_module(runner: Runner, tmp_path: Path, packed: bool) -> None:
+    folder = tmp_path / "app"
+    folder.mkdir()
+    shutil.copy(SCRIPTS / "training.py", folder)
+    (folder / "__main__.py").write_text(
+        "import sys\nfrom training import train\n"
+        "print(sys.argv, __name__, __file__, repr(__package__), sys.path[0], train(30).hex())\n"
+    )
+    if packed:
+        shutil.make_archive(str(folder), "zip", folder)
+    pair = runner.pair("app.zip" if packed else "app", "--steps", cwd=tmp_path)
+    same_behaviour(pair)
+    assert "0x" in pair.plain.text
+    checked(pair.watched.report)
+
+
+@pytest.mark.parametrize("module", ["pkg.train", "pkg"])
+def test_module_by_name(runner: Runner, module: str) -> None:
+    pair = runner.pair("-m", module, "-o", "own", "--steps")
+    same_behaviour(pair)
+    assert "0x" in pair.plain.text
+    checked(pair.watched.report)
+
+
+def test_children_are_left_alone(runner: Runner) -> None:
+    pair = runner.pair("children.py")
+    same_behaviour(pair)
+    report = checked(pair.watched.report)
+    assert words(pair.watched.stderr).count(words(report["verdict"]["sentence"])) == 1
+
+
+@pytest.mark.parametrize(
+    "way", ["none", "zero", "three", "text", "object", "_exit", "hooked", "interrupt", "terminated"]
+)
+def test_ending_in_a_step(runner: Runner, way: str) -> None:
+    pair = runner.pair("endings.py", way, "25")
+    same_behaviour(pair)
+    assert pair.plain.stderr in pair.watched.stderr
+    if way not in ("_exit", "terminated"):
+        checked(pair.watched.report)
+
+
+@pytest.mark.parametrize(("way", "status"), [("raise", 1), ("three", 3)])
+def test_ending_before_the_first_step(runner: Runner, way: str, status: int) -> None:
+    pair = runner.pair("endings.py", way, "0")
+    same_behaviour(pair)
+    assert pair.watched.status == status
+    assert pair.plain.stderr in pair.watched.stderr
+    assert pair.watched.report is None
+
+
+@pytest.mark.parametrize("at", AT)
+def test_traceback_of_a_step_is_whole(raised: dict[int, Outcome], at: int) -> None:
+    plain, watched = raised[0], raised[at]
+    assert plain.stderr.count("Traceback") == 2
+    assert plain.stderr in watched.stderr
+    assert (plain.stdout, plain.status) == (watched.stdout, watched.status)
+
+
+def test_report_of_what_was_seen_before_the_failure(raised: dict[int, Outcome]) -> None:
+    report = checked(raised[AT[-1]].report)
+    assert report["step"]["steps_timed"] >= 1
+    assert report["step"]["steps_watched"] >= 1
+    amid = raised[9]
+    assert words(amid.stderr) != words(raised[0].stderr), "what was seen up to a failure in a later step is reported"
+
+
+def interrupted_at(runner: Runner, command: list[str], step: int) -> Outcome:
+    """Start the command, send SIGINT once it says that it is in ``step``, and wait for its end."""
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        cwd=SCRIPTS,
+        env=runner.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
+    watchdog = threading.Timer(LIMIT_S, process.kill)
+    watchdog.start()
+    assert process.stdout is not None
+    seen = b""
+    for line in process.stdout:
+        seen += line
+        if line == b"step %d\n" % step:
+            process.send_signal(signal.SIGINT)
+            break
+    stdout, stderr = process.communicate()
+    watchdog.cancel()
+    return Outcome(status=process.returncode, stdout=seen + stdout, stderr=stderr.decode())
+
+
+@pytest.mark.parametrize(("step", "options"), [(20, QUICK), (20, ("--warmup", "2", "--steps", "300"))])
+def test_interrupt_reports_what_was_seen(runner: Runner, tmp_path: Path, step: int, options: tuple[str, ...]) -> None:
+    plain = interrupted_at(runner, ["interrupted.py"], step)
+    watched = interrupted_at(
+        runner, ["-m", "boundby", "run", *options, "-o", str(tmp_path / "r.json"), "interrupted.py"], step
+    )
+    assert plain.status == -signal.SIGINT
+    assert watched.status in (-signal.SIGINT, 128 + signal.SIGINT)
+    assert watched.stdout.startswith(plain.stdout)
+    assert b"not interrupted" not in watched.stdout
+    assert "KeyboardInterrupt" in watched.stderr
+    begin = watched.stderr.index("Traceback")
+    shown = words(watched.stderr[:begin] + watched.stderr[watched.stderr.index("KeyboardInterrupt", begin) :])
+    assert "step" in shown, "a report of the steps seen stands beside the traceback"
+    if options == QUICK:
+        assert (tmp_path / "r.json").exists()

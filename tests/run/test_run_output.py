@@ -1,0 +1,202 @@
+"""Options, output files and bad input of `boundby run` and `boundby show`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from black_box import QUICK, Outcome, Runner, checked, words
+
+
+@pytest.fixture(scope="module")
+def good(runner: Runner) -> Outcome:
+    return runner.watched("prints_below.py")
+
+
+def refused(outcome: Outcome, code: str, status: int) -> None:
+    """Assert a message with its code, the status, no traceback of boundby's own, nothing on standard output."""
+    assert outcome.status == status, outcome.stderr
+    assert code in words(outcome.stderr)
+    assert "Traceback" not in outcome.stderr
+    assert outcome.stdout == b""
+
+
+def without_torch(runner: Runner, folder: Path) -> dict[str, str]:
+    """An environment in which importing torch or numpy fails."""
+    (folder / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in ('torch', 'numpy'):\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+    )
+    return runner.environment(PYTHONPATH=str(folder))
+
+
+def test_json_alone_on_standard_output(runner: Runner) -> None:
+    done = runner.boundby("run", "--json", *QUICK, "prints_below.py")
+    assert done.status == 0, done.stderr
+    checked(json.loads(done.text))
+    for text in ("by print", "by descriptor", "by a child", "done"):
+        assert text in done.stderr
+
+
+def test_stop_ends_after_the_watched_steps(runner: Runner) -> None:
+    plain = runner.plain("loops.py", "mlp_sgd", "adam", "loader_with_workers")
+    done = runner.watched("loops.py", "mlp_sgd", "adam", "loader_with_workers", options=("--stop", *QUICK))
+    assert done.status == 0, done.stderr
+    assert plain.text.startswith(done.text)
+    assert "adam" not in done.text
+    checked(done.report)
+    workers = runner.watched("loops.py", "loader_with_workers", options=("--stop", *QUICK))
+    assert (workers.status, workers.stdout) == (0, b"")
+    checked(workers.report)
+
+
+def test_numbers_of_steps_are_as_asked(good: Outcome) -> None:
+    step = checked(good.report)["step"]
+    assert step["steps_timed"] == 5
+    assert 1 <= step["steps_watched"] <= 4
+
+
+def test_report_is_readable_at_80_columns_and_piped(good: Outcome) -> None:
+    assert "\x1b" not in good.stderr
+    assert "\r" not in good.stderr
+    assert max(len(line) for line in good.stderr.splitlines()) <= 80
+    assert words(checked(good.report)["verdict"]["sentence"]) in words(good.stderr)
+    assert "reconcil" in good.stderr.lower()
+
+
+def test_show_renders_again_without_torch(runner: Runner, good: Outcome, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(good.report))
+    shown = runner.boundby("show", str(file), cwd=tmp_path, environment=without_torch(runner, tmp_path))
+    assert shown.status == 0, shown.stderr
+    body = [line for line in shown.text.splitlines() if line.strip() and "boundby" not in line]
+    assert body
+    assert [line for line in body if line not in good.stderr.splitlines()] == [], (
+        "the same text as at the end of the run"
+    )
+    again = runner.boundby("show", "--json", str(file), cwd=tmp_path, environment=without_torch(runner, tmp_path))
+    assert json.loads(again.text) == good.report
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('{"schema": "boundby.report", "version": 999}', "[unknown-version]"),
+        ('{"schema": "somebody.else", "version": 1}', "[unknown-schema]"),
+        ('{"schema": "boundby.report", "version": 1, "tool": {}}', "[damaged-file]"),
+        ('{"schema": "boundby.report", "vers', "[damaged-file]"),
+        ("[1, 2]", "[damaged-file]"),
+        ("", "[damaged-file]"),
+        ("\x00\x01", "[damaged-file]"),
+    ],
+)
+def test_show_refuses_what_it_cannot_read(runner: Runner, tmp_path: Path, text: str, code: str) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(text)
+    refused(runner.boundby("show", str(file)), code, 1)
+
+
+def test_show_of_no_file(runner: Runner, tmp_path: Path) -> None:
+    refused(runner.boundby("show", str(tmp_path / "none.json")), "[no-such-file]", 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--steps", "0"),
+        ("--steps", "-3"),
+        ("--steps", "many"),
+        ("--warmup", "-1"),
+        ("--watch", "-1"),
+        ("--no-such-option",),
+    ],
+)
+def test_options_refused_before_the_script_runs(runner: Runner, options: tuple[str, ...]) -> None:
+    refused(runner.boundby("run", *options, "no_torch.py"), options[0], 2)
+
+
+def test_no_such_script(runner: Runner, tmp_path: Path) -> None:
+    (tmp_path / "a folder").mkdir()
+    refused(runner.boundby("run", "nowhere.py", cwd=tmp_path), "[no-such-script]", 2)
+    refused(runner.boundby("run", "a folder", cwd=tmp_path), "[script-unreadable]", 2)
+    assert [path.name for path in tmp_path.rglob("*")] == ["a folder"]
+
+
+def test_no_such_module(runner: Runner) -> None:
+    pair = runner.pair("-m", "no.such.module")
+    refused(pair.watched, "no.such.module", pair.plain.status)
+    assert pair.plain.stderr in pair.watched.stderr
+
+
+def test_script_that_is_no_python(runner: Runner, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("x = = 1\n")
+    pair = runner.pair("bad.py", cwd=tmp_path)
+    assert pair.plain.status == pair.watched.status == 1
+    assert pair.plain.stderr in pair.watched.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("no_torch.py", "[no-torch-work]"), ("no_steps.py", "[no-steps]"), ("one_step.py", "[one-step]")],
+)
+def test_nothing_to_explain(runner: Runner, script: str, code: str) -> None:
+    pair = runner.pair(script)
+    assert (pair.plain.stdout, pair.plain.status) == (pair.watched.stdout, 0)
+    assert code in words(pair.watched.stderr)
+    assert "Traceback" not in pair.watched.stderr
+    assert pair.watched.status == 1
+    assert pair.watched.report is None
+
+
+def test_failing_script_without_steps_keeps_its_status(runner: Runner) -> None:
+    pair = runner.pair("endings.py", "three", "0")
+    assert pair.plain.status == pair.watched.status == 3
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ("missing/report.json", "output-unwritable"),
+        ("folder.json", "output-unwritable"),
+        ("report.xyz", "output-format"),
+    ],
+)
+def test_output_that_cannot_be_written_is_refused_before_the_script_runs(
+    runner: Runner, tmp_path: Path, target: str, code: str
+) -> None:
+    (tmp_path / "folder.json").mkdir()
+    outcome = runner.boundby("run", *QUICK, "-o", str(tmp_path / target), "prints_below.py")
+    refused(outcome, f"[{code}]", 1)
+    assert Path(target).name in words(outcome.stderr)
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder.json"]
+
+
+def test_output_that_exists_is_kept_unless_forced(runner: Runner, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text("mine")
+    refused(runner.boundby("run", *QUICK, "-o", str(file), "prints_below.py"), "[output-exists]", 1)
+    assert file.read_text() == "mine"
+    assert runner.boundby("run", *QUICK, "--force", "-o", str(file), "prints_below.py").status == 0
+    checked(json.loads(file.read_text()))
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_ceilings_file_that_is_damaged_is_measured_again_and_said_so(
+    runner: Runner, good: Outcome, tmp_path: Path
+) -> None:
+    assert good.status == 0
+    kept = sorted(path for path in runner.cache.rglob("*.json"))
+    assert kept, "ceilings are kept as JSON in BOUNDBY_CACHE_DIR"
+    for path in kept:
+        (tmp_path / path.name).write_text(path.read_text()[: path.stat().st_size // 2])
+    environment = runner.environment(BOUNDBY_CACHE_DIR=str(tmp_path))
+    done = runner.boundby("run", *QUICK, "one_step.py", environment=environment)
+    again = runner.boundby("run", *QUICK, "prints_below.py", environment=environment)
+    assert again.status == 0, again.stderr
+    assert "damaged" in words(done.stderr + again.stderr)
+    assert all(json.loads((tmp_path / path.name).read_text()) for path in kept)
