@@ -31,14 +31,14 @@ def explain(
     The step is run as often as timing and watching need, some 20 to 90 times unless the options say otherwise.
 
     Args:
-        fn: the step: a callable, called with ``args`` and ``kwargs``; or a generator or other iterator, each ``next`` of
-            which is a step.
+        fn: the step: a callable, called with ``args`` and ``kwargs``; or a generator or other iterator, each ``next``
+            of which is a step.
         *args: positional arguments of the callable.
         batches: an iterable; the callable is then called as ``fn(batch, *args, **kwargs)`` for each item, and waiting
             for the item is the step's input time. Explaining ends with the iterable if that comes first.
         warmup: steps before the first timed one; None: until times settle.
         steps: steps to time; None: about two seconds' worth.
-        watch: steps to watch leanly; None: about one second's worth.
+        watch: steps to watch, at least 2; None: about one second's worth.
         machine: the ceilings; None: this machine's, kept or measured now (up to 20 s).
         **kwargs: keyword arguments of the callable.
 
@@ -142,4 +142,3 @@ def measure_machine(*, threads: int | None = None, again: bool = False, quick: b
     from boundby.machine.ensure import DEFAULT_BUDGET_S, QUICK_BUDGET_S, ensure_machine
 
     return ensure_machine(threads=threads, again=again, budget_s=QUICK_BUDGET_S if quick else DEFAULT_BUDGET_S)
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_stop_ends_after_the_watched_steps(runner: Runner) -> None:
 def test_numbers_of_steps_are_as_asked(good: Outcome) -> None:
     step = checked(good.report)["step"]
     assert step["steps_timed"] == 5
-    assert 1 <= step["steps_watched"] <= 4
+    assert 4 <= step["steps_watched"] <= 8, "as many again may be watched to find the source lines"
 
 
 def test_report_is_readable_at_80_columns_and_piped(good: Outcome) -> None:
@@ -72,14 +73,14 @@ def test_report_is_readable_at_80_columns_and_piped(good: Outcome) -> None:
 def test_show_renders_again_without_torch(runner: Runner, good: Outcome, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text(json.dumps(good.report))
-    shown = runner.boundby("show", str(file), cwd=tmp_path, environment=without_torch(runner, tmp_path))
+    shown = runner.boundby("show", str(file), environment=without_torch(runner, tmp_path))
     assert shown.status == 0, shown.stderr
-    body = [line for line in shown.text.splitlines() if line.strip() and "boundby" not in line]
+    body = [line for line in shown.text.partition("\nNext ")[0].splitlines() if line.strip()]
     assert body
     assert [line for line in body if line not in good.stderr.splitlines()] == [], (
         "the same text as at the end of the run"
     )
-    again = runner.boundby("show", "--json", str(file), cwd=tmp_path, environment=without_torch(runner, tmp_path))
+    again = runner.boundby("show", "--json", str(file), environment=without_torch(runner, tmp_path))
     assert json.loads(again.text) == good.report
 
 
@@ -190,13 +191,21 @@ def test_ceilings_file_that_is_damaged_is_measured_again_and_said_so(
     runner: Runner, good: Outcome, tmp_path: Path
 ) -> None:
     assert good.status == 0
-    kept = sorted(path for path in runner.cache.rglob("*.json"))
+    shutil.copytree(runner.cache, tmp_path, dirs_exist_ok=True)
+    kept = sorted(tmp_path.rglob("*.json"))
     assert kept, "ceilings are kept as JSON in BOUNDBY_CACHE_DIR"
     for path in kept:
-        (tmp_path / path.name).write_text(path.read_text()[: path.stat().st_size // 2])
+        path.write_text(path.read_text()[: path.stat().st_size // 2])
     environment = runner.environment(BOUNDBY_CACHE_DIR=str(tmp_path))
-    done = runner.boundby("run", *QUICK, "one_step.py", environment=environment)
-    again = runner.boundby("run", *QUICK, "prints_below.py", environment=environment)
-    assert again.status == 0, again.stderr
-    assert "damaged" in words(done.stderr + again.stderr)
-    assert all(json.loads((tmp_path / path.name).read_text()) for path in kept)
+    done = runner.boundby("run", *QUICK, "prints_below.py", environment=environment)
+    assert done.status == 0, done.stderr
+    assert "damaged" in words(done.stderr)
+    assert any(valid(path) for path in tmp_path.rglob("*.json")), "measured again and kept"
+
+
+def valid(path: Path) -> bool:
+    try:
+        json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return True

@@ -30,6 +30,7 @@ LOOPS = {
     "marked_with": (None, 1),
     "marked_iterable": (None, 1),
     "two_lengths": ("training", 1),
+    "random_lengths": ("training", 1),
     "compiled": ("training", 1),
 }
 

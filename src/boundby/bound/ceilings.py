@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from boundby.results.counts import MatmulShape
@@ -87,7 +88,7 @@ class Ceilings:
         return _times(found, self._memory_speed(working_set))
 
     def matmul(self, dtype: str, shape: MatmulShape | None, *, name: str = "mm") -> Interval | None:
-        """FLOP a second of a product of this shape: between the nearest measured ones; the peak where there is no shape."""
+        """FLOP a second of a product of this shape, from the nearest measured ones; the peak where there is no shape."""
         known = [one for one in self._products.get((name, dtype), ()) if one.unit == "flop/s"]
         if not known:
             return None
@@ -117,6 +118,7 @@ class Ceilings:
         known = [one for one in self._products.get(("mv", dtype), ()) if one.unit == "byte/s" and one.shape]
         if not known:
             return None
+        rows = max(1, rows)
         at_rows = min({one.shape[1] for one in known if one.shape}, key=lambda m: abs(math.log(m / rows)))
         width = 2 if dtype in ("bf16", "fp16") else 8 if dtype == "fp64" else 4
         curve = sorted(
@@ -153,7 +155,7 @@ def _interpolate(points: Sequence[tuple[float, Ceiling]], at: float) -> Interval
     if at <= points[0][0]:
         one = points[0][1]
         return Interval(value=one.value, low=one.low, high=one.high)
-    for (x0, a), (x1, b) in zip(points, points[1:], strict=False):
+    for (x0, a), (x1, b) in pairwise(points):
         if at <= x1:
             t = math.log(at / x0) / math.log(x1 / x0)
             value, low, high = (

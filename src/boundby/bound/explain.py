@@ -72,7 +72,7 @@ def _findings(trace: Trace, division: Division, ceilings: Ceilings, speed: Speed
             Finding(
                 code="machine-moved",
                 message=f"the machine's speed moved by {moved[worst][0]:.2f}x during the run (probe: {worst})",
-                advice="Other load or a busy host does this; shares are scaled to the speed at the time, with wider bands.",
+                advice="Other load or a busy host does this; ceilings are scaled to the speed at the time.",
             )
         )
     time = division.time_s
@@ -89,7 +89,7 @@ def _findings(trace: Trace, division: Division, ceilings: Ceilings, speed: Speed
             Finding(
                 code="reconciliation-off",
                 message=f"op windows and gaps add up to {division.reconciliation.value:.0%} of the bare step",
-                advice="Read the shares with that much doubt; run again on a quieter machine, or with more --steps and --watch.",
+                advice="Read the shares with that much doubt, or run again on a quieter machine, with more --steps.",
             )
         )
     if not ceilings.threads_measured:

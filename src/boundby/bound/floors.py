@@ -12,8 +12,15 @@ from boundby.results.trace import OpSite
 ZERO = interval(0.0)
 # Products with so few rows read their weights once for each result: bandwidth binds them, not arithmetic.
 MATVEC_ROWS = 8
-# Trivial functions run as fast as their operands arrive; another function binds only where it is clearly slower.
-POINTWISE_MARGIN = 1.25
+# One such operation an element keeps up with loads and stores in any cache: what binds them is memory, whatever level.
+ARITHMETIC = frozenset(
+    {"add", "sub", "mul", "neg", "abs", "relu", "maximum", "minimum", "where", "compare", "lerp", "addcmul", "clamp"}
+    | {"sum", "mean", "dropout"}
+)
+# Another function binds only where it is clearly slower than its bytes.
+POINTWISE_MARGIN = 1.1
+# A ceiling whose samples spread wider than this was disturbed; the excess explains nothing.
+WIDEST_BAND = 1.5
 
 _PATTERN = {
     "inplace": "inplace",
@@ -40,12 +47,10 @@ class OpFloors:
 
     @property
     def work(self) -> Interval:
-        """The binding floor."""
-        if self.binding == "matmul" and self.matmul is not None:
-            return self.matmul
-        if self.binding == "pointwise" and self.pointwise is not None:
-            return self.pointwise
-        return self.memory if self.binding == "memory" else ZERO
+        """The binding floor, its band no wider than a good measurement's."""
+        floors = {"matmul": self.matmul, "pointwise": self.pointwise, "memory": self.memory}
+        floor = floors.get(self.binding) or ZERO
+        return interval(floor.value, floor.low, min(floor.high, WIDEST_BAND * floor.value))
 
 
 def op_floors(site: OpSite, distance_bytes: float, ceilings: Ceilings) -> OpFloors:
@@ -57,10 +62,11 @@ def op_floors(site: OpSite, distance_bytes: float, ceilings: Ceilings) -> OpFloo
     memory = _memory(cost, distance_bytes, ceilings)
     matmul = _matmul(cost, ceilings)
     pointwise = _pointwise(cost, ceilings)
+    binds = cost.function not in ARITHMETIC
     sizes = {
         "memory": memory.value,
         "matmul": matmul.value if matmul is not None else 0.0,
-        "pointwise": (pointwise.value if pointwise is not None else 0.0) / POINTWISE_MARGIN,
+        "pointwise": pointwise.value / POINTWISE_MARGIN if pointwise is not None and binds else 0.0,
     }
     binding = max(sizes, key=lambda name: sizes[name])
     if sizes[binding] == 0.0:

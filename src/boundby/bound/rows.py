@@ -23,14 +23,13 @@ def op_rows(trace: Trace, division: Division) -> tuple[OpRow, ...]:
         return ()
     times = division.times
     rows = []
-    for key, at in _grouped(trace, lambda one: (one.op, one.path, one.line, one.module, one.phase)).items():
-        op, path, line, module, phase = key  # type: ignore[misc]  # the tuple built above
+    for at in _grouped(trace, lambda one: (one.op, one.path, one.line, one.module, one.phase)).values():
         first = trace.sites[trace.ops.site[int(at[0])]]
         costs = [trace.sites[trace.ops.site[int(i)]].cost for i in at]
         seconds = float(times.window[at].sum())
         rows.append(
             OpRow(
-                op=op,
+                op=first.op,
                 calls=len(at),
                 time_s=seconds,
                 share=seconds * division.scale,
@@ -41,11 +40,11 @@ def op_rows(trace: Trace, division: Division) -> tuple[OpRow, ...]:
                 bytes_written=sum(one.bytes_written for one in costs),
                 faults=sum(trace.ops.faults[int(i)] for i in at),
                 shapes=first.shapes,
-                path=path,
-                line=line,
+                path=first.path,
+                line=first.line,
                 code=first.code,
-                module=module,
-                phase=phase,
+                module=first.module,
+                phase=first.phase,
                 modelled=all(one.modelled for one in costs),
             )
         )
@@ -99,9 +98,7 @@ def total_counts(trace: Trace, division: Division) -> Counts:
         bytes_written=total(lambda one: one.cost.bytes_written),
         saved_bytes=trace.saved_bytes,
         saved_input_bytes=trace.saved_input_bytes,
-        recomputed_flops=total(
-            lambda one: one.cost.matmul_flops + one.cost.pointwise_flops if one.recomputed else 0
-        ),
+        recomputed_flops=total(lambda one: one.cost.matmul_flops + one.cost.pointwise_flops if one.recomputed else 0),
         unmodelled=_unmodelled(trace, division, used),
         by_op=_by(used, lambda one: one.op),
         by_phase=_by(used, lambda one: one.phase),

@@ -54,9 +54,8 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     """Divide the step's time.
 
     An op's window is its overhead floor, the page faults inside it, and work. Work up to the upper band of the op's
-    largest floor goes to that floor's share; what lies beyond is unexplained. Time between ops is host overhead, or
-    input where it precedes the forward pass in long stretches. Shares are of the bare step; where windows and gaps add
-    up to more than it, they are scaled down, where to less, the rest is unexplained.
+    largest floor goes to that floor's share; what lies beyond is unexplained. What of the bare step is neither op nor
+    input is host overhead. Where windows and input alone add up to more than the bare step, they are scaled down.
     """
     time_s = _median_time(trace.step_s or trace.watched_s)
     total = time_s.median
@@ -76,20 +75,21 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     times = _op_times(trace, ceilings, fault_s)
     ops = trace.ops
     gaps = float(np.sum(np.frombuffer(ops.gap_s, dtype=np.float64))) + ops.tail_s
-    host = max(0.0, gaps - trace.host_input_s)
     inputs = waited + trace.host_input_s
     windows = float(times.window.sum())
-    explained = windows + host + inputs
-    scale = 1.0 / max(explained, total)
-    missing = max(0.0, total - explained)
-    doubt = abs(explained - total) * scale
+    # What is neither op nor input is host code. The gaps seen while watching say the same with the error of their
+    # correction: that is what the reconciliation is for.
+    host = max(0.0, total - windows - inputs)
+    scale = 1.0 / max(windows + inputs, total)
+    reconciled = None if math.isnan(gaps) else (windows + gaps - trace.host_input_s + inputs) / total
+    doubt = 0.0 if reconciled is None else abs(reconciled - 1.0)
 
     work = {name: float(times.work[name].sum()) for name in WORK}
     dispatch, allocation = float(times.dispatch.sum()), float(times.allocation.sum())
     bands = _bands(times)
     overhead = (dispatch + allocation + host) * scale
     values = {name: work[name] * scale for name in WORK}
-    unexplained = (float(times.unexplained.sum()) + missing) * scale
+    unexplained = float(times.unexplained.sum()) * scale
 
     def share(name: str) -> Interval:
         low, high = bands[name]
@@ -97,20 +97,22 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
 
     split = Split(
         overhead=_clipped(
-            overhead, (bands["dispatch"][0] + host) * scale - doubt, (bands["dispatch"][1] + allocation + host) * scale + doubt
+            overhead,
+            (bands["dispatch"][0] + host) * scale - doubt,
+            (bands["dispatch"][1] + allocation + host) * scale + doubt,
         ),
         memory=share("memory"),
         matmul=share("matmul"),
         pointwise=share("pointwise"),
         input=_clipped(inputs * scale, inputs * scale, inputs * scale + (doubt if inputs else 0.0)),
-        unexplained=_clipped(unexplained, missing * scale, bands["unexplained"][1] * scale + doubt),
+        unexplained=_clipped(unexplained, 0.0, bands["unexplained"][1] * scale + doubt),
     )
     parts = OverheadParts(dispatch=dispatch * scale, host=host * scale, allocation=allocation * scale)
     return Division(
         time_s=time_s,
         split=split,
         parts=parts,
-        reconciliation=_reconciliation(trace, explained / total),
+        reconciliation=None if reconciled is None else _reconciliation(trace, reconciled),
         faults=faults,
         times=times,
         scale=scale,
@@ -195,13 +197,11 @@ def _page_faults(trace: Trace, fault_s: float | None) -> PageFaults | None:
     if not trace.step_faults:
         return None
     per_step = float(median(trace.step_faults))
-    return PageFaults(
-        per_step=per_step, seconds_each=fault_s, time_s=None if fault_s is None else per_step * fault_s
-    )
+    return PageFaults(per_step=per_step, seconds_each=fault_s, time_s=None if fault_s is None else per_step * fault_s)
 
 
 def _reconciliation(trace: Trace, value: float) -> Interval | None:
-    """The explained share of the bare step; its band is the medians' own uncertainty (1.25 x IQR-based sigma / sqrt n)."""
+    """The explained share of the bare step; its band is twice the standard error of the two medians it rests on."""
     if len(trace.step_s) < 2 or not trace.watched_s:
         return None
     relative = 0.0
@@ -209,7 +209,7 @@ def _reconciliation(trace: Trace, value: float) -> Interval | None:
         time = _median_time(samples)
         relative += ((time.high - time.low) / 1.35 / time.median) ** 2 * 1.57 / len(samples)
     error = 2.0 * math.sqrt(relative)
-    return interval(value, value * (1 - error), value * (1 + error))
+    return interval(value, max(0.0, value * (1 - error)), value * (1 + error))
 
 
 def _value(floor: Interval | None) -> float:

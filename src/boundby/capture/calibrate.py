@@ -1,77 +1,105 @@
-"""How much more the first watcher costs than the second.
+"""What watching costs, measured in the same process and at the same moments as the steps.
 
-Watching a step twice over shows what the second watcher costs, op by op and in place. The first one costs more: with it
-torch leaves its quick path for the slower one that the second then shares. By how much is measured here, in the same
-process and at the same moments as the steps, on a mixture of small ops, since a loop of one op alone is too kind to
-caches and branch prediction.
+The yardstick is a miniature training step of some hundred small ops, run bare and watched in turns: a loop of one op
+alone is too kind to caches and branch prediction to stand for a user's step.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from boundby.capture.lean import DoubledWatcher, LeanWatcher
+import torch
+from torch.nn import functional as F
 
-TURNS = 12
+from boundby.capture.lean import LeanWatcher
+from boundby.capture.profiled import ProfilingWatcher, can_profile, count_calls
+
+TURNS = 4
 
 
-class LevelRatio:
-    """Cost of the first watcher over that of the second: 1.2 to 1.5."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchCost:
+    """Seconds that watching adds: the profiler to each operator call, a lean watcher to each op; None: not measured."""
+
+    per_call_s: float | None
+    per_op_s: float | None
+
+
+class Calibration:
+    """Measures the cost of watching on a miniature step. Uses no random numbers and none of the user's tensors."""
 
     def __init__(self) -> None:
-        import torch
-
+        plain: Any = {"device": "cpu", "dtype": torch.float32}
         with torch.inference_mode(False), torch.no_grad():
-            plain: Any = {"device": "cpu", "dtype": torch.float32}
-            x, y, out = torch.ones(8, **plain), torch.ones(8, **plain), torch.empty(8, **plain)
-            square = torch.ones((4, 4), **plain)
-        self._mixture: tuple[Callable[[], Any], ...] = (
-            lambda: torch.add(x, y, out=out),
-            lambda: x.view(2, 4),
-            lambda: x + y,
-            lambda: square @ square,
-            lambda: x.mul_(1.0),
-            lambda: square.t(),
-            lambda: torch.addmm(x[:4], square, square),
-            lambda: out.lerp_(y, 0.5),
-            lambda: x.sqrt(),
-            lambda: x.sum(),
-            lambda: torch.addcdiv(x, y, y, value=0.1),
-        )
-        self.samples: list[float] = []
+            self._x = torch.linspace(-1, 1, 64, **plain).view(8, 8)
+            self._target = torch.arange(8, device="cpu")
+            self._weights = [torch.linspace(-0.5, 0.5, 64, **plain).view(8, 8) for _ in range(4)]
+            self._weights += [torch.ones(8, **plain) for _ in range(4)]
+            self._first = [torch.zeros_like(one) for one in self._weights]
+            self._second = [torch.ones_like(one) for one in self._weights]
+        for one in self._weights:
+            one.requires_grad_(True)
+        self._calls = 0
+        self._per_call: list[float] = []
+        self._per_op: list[float] = []
 
     def read(self) -> None:
-        """Take one sample, about 3 ms; grad mode of the caller does not matter."""
-        import torch
-
-        with torch.inference_mode(False), torch.no_grad():
-            bare, single, second = [], [], []
+        """Take one sample of each cost: some 20 ms."""
+        with torch.inference_mode(False), torch.autocast("cpu", enabled=False):
+            bare, lean, profiled = [], [], []
+            self._step()
             for _ in range(TURNS):
-                bare.append(self._turn())
+                bare.append(self._seconds())
+            if can_profile():
+                # As in a burst of steps: the profiler stays on, and its first step is not counted.
+                profiler = ProfilingWatcher()
+                profiler.start()
+                self._step()
+                profiled = [self._seconds() for _ in range(TURNS)]
+                profiler.stop()
+                self._calls = self._calls or count_calls(self._step)
+                self._step()
+            for _ in range(TURNS):
+                bare.append(self._seconds())
                 watcher = LeanWatcher()
                 watcher.start()
-                single.append(self._turn())
+                lean.append(self._seconds())
                 watcher.stop()
-                double = DoubledWatcher()
-                double.start()
-                self._turn()
-                double.stop()
-                upper, lower = double.stamps, double.under.stamps
-                second.append(
-                    sum(upper[i + 1] - upper[i] - lower[i + 1] + lower[i] for i in range(0, len(upper), 2))
-                )
-        first = statistics.median(single) - statistics.median(bare)
-        self.samples.append(first / statistics.median(second))
+                ops = len(watcher.ops)
+        base = min(bare)
+        self._per_op.append((min(lean) - base) / ops)
+        if profiled:
+            self._per_call.append((min(profiled) - base) / self._calls)
 
-    def _turn(self) -> int:
+    def cost(self) -> WatchCost:
+        """The medians of the samples so far."""
+        return WatchCost(
+            per_call_s=statistics.median(self._per_call) if self._per_call else None,
+            per_op_s=statistics.median(self._per_op) if self._per_op else None,
+        )
+
+    def _seconds(self) -> float:
         begin = time.perf_counter_ns()
-        for op in self._mixture:
-            op()
-        return time.perf_counter_ns() - begin
+        self._step()
+        return (time.perf_counter_ns() - begin) / 1e9
 
-    def value(self) -> float:
-        """The median of the samples; 1 where none was taken."""
-        return statistics.median(self.samples) if self.samples else 1.0
+    def _step(self) -> None:
+        w, scale = self._weights[:4], self._weights[4:]
+        with torch.enable_grad():
+            h = F.layer_norm(self._x, (8,), scale[0], scale[1])
+            q = F.linear(h, w[0], scale[2]).view(2, 4, 2, 4).transpose(1, 2)
+            k = F.linear(h, w[1]).view(2, 4, 2, 4).transpose(1, 2)
+            seen = torch.softmax(q @ k.transpose(-2, -1) * 0.5, dim=-1)
+            h = self._x + F.linear((seen @ k).transpose(1, 2).reshape(8, 8), w[2])
+            h = F.layer_norm(h, (8,), scale[3], None)
+            loss = F.cross_entropy(F.linear(F.gelu(h), w[3]), self._target)
+            grads = torch.autograd.grad(loss, self._weights)
+        with torch.no_grad():
+            for weight, grad, first, second in zip(self._weights, grads, self._first, self._second, strict=True):
+                first.lerp_(grad, 0.1)
+                second.mul_(0.999).addcmul_(grad, grad, value=0.001)
+                # A step of length zero: the miniature stays what it is.
+                weight.addcdiv_(first, second.sqrt().add_(1e-8), value=0.0)

@@ -17,7 +17,7 @@ from boundby.capture.watcher import OpWatcher
 from boundby.results.counts import Counts, GroupCounts, OpCost, Unmodelled
 
 _detach = torch.ops.aten.detach.default
-_node_now = torch._C._current_autograd_node
+_node_now: Callable[[], Any] = torch._C._current_autograd_node
 _Parameter = torch.nn.Parameter
 # Seen by the dispatcher, and no ops: record_function's marks and questions to subclasses.
 _NOT_OPS = frozenset({"profiler", "prim"})
@@ -65,6 +65,8 @@ class CountingWatcher(OpWatcher):
         phase = self._phases.phase_now()
         recomputed = False
         if node is None:
+            if phase == "forward" and place[2] is None and not _needs_grad(args):
+                phase = "other"
             self._forward_places.setdefault(forward_key(), place)
             for value in args:
                 if type(value) is _Parameter:
@@ -81,12 +83,12 @@ class CountingWatcher(OpWatcher):
                 place = self._last_place if key is None else self._forward_places.get(key, place)
                 self._last_place = place
         cost, _ = self._costs.lookup(func, args, kwargs, out)
-        cell_key = (func, id(cost), place, phase, recomputed)
+        cell_key = (id(func), id(cost), place, phase, recomputed)
         cell = self._cells.get(cell_key)
         if cell is None:
-            self._cells[cell_key] = [1, cost]
+            self._cells[cell_key] = [func, place, phase, recomputed, 1, cost]
         else:
-            cell[0] += 1
+            cell[4] += 1
 
     def counts(self, inputs: Iterable[Any] = (), result: Any = None) -> Counts:
         """The totals of all that was seen.
@@ -99,9 +101,17 @@ class CountingWatcher(OpWatcher):
             if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None:
                 self.saved.visit(leaf.grad_fn)
         owned = self.parameters | self._module_storages()
-        given = {storage._cdata for leaf in tree_leaves(list(inputs)) if isinstance(leaf, torch.Tensor) for storage in storages_of(leaf)}
-        rows = [(*key, *cell) for key, cell in self._cells.items() if _namespace(key[0]) not in _NOT_OPS]
-        total = _sum_up("all", ((func, cost, calls) for func, _, _, _, _, calls, cost in rows))
+        given = {
+            storage._cdata
+            for leaf in tree_leaves(list(inputs))
+            if isinstance(leaf, torch.Tensor)
+            for storage in storages_of(leaf)
+        }
+        rows = [cell for cell in self._cells.values() if _namespace(cell[0]) not in _NOT_OPS]
+        if not any(phase in ("backward", "optimizer") for _, _, phase, *_ in rows):
+            # Nothing is trained, so what belongs to no module is the forward itself.
+            rows = [[func, place, "forward", *rest] for func, place, _, *rest in rows]
+        total = _sum_up("all", ((func, cost, calls) for func, _, _, _, calls, cost in rows))
         return Counts(
             ops=total.ops,
             launches=total.launches,
@@ -112,16 +122,16 @@ class CountingWatcher(OpWatcher):
             bytes_written=total.bytes_written,
             saved_bytes=self.saved.total(without=owned),
             saved_input_bytes=self.saved.part(given, without=owned),
-            recomputed_flops=sum(cost.matmul_flops * calls for _, _, _, _, again, calls, cost in rows if again),
+            recomputed_flops=sum(cost.matmul_flops * calls for _, _, _, again, calls, cost in rows if again),
             unmodelled=self._unmodelled(rows),
-            by_op=_grouped((_name(func), func, cost, calls) for func, _, _, _, _, calls, cost in rows),
-            by_phase=_grouped((phase, func, cost, calls) for func, _, _, phase, _, calls, cost in rows),
+            by_op=_grouped((_name(func), func, cost, calls) for func, _, _, _, calls, cost in rows),
+            by_phase=_grouped((phase, func, cost, calls) for func, _, phase, _, calls, cost in rows),
             by_module=_grouped(
-                (place[2], func, cost, calls) for func, _, place, _, _, calls, cost in rows if place[2] is not None
+                (place[2], func, cost, calls) for func, place, _, _, calls, cost in rows if place[2] is not None
             ),
             by_line=_grouped(
                 (f"{place[0]}:{place[1]}", func, cost, calls)
-                for func, _, place, _, _, calls, cost in rows
+                for func, place, _, _, calls, cost in rows
                 if place[0] is not None
             ),
         )
@@ -133,7 +143,7 @@ class CountingWatcher(OpWatcher):
 
     def _unmodelled(self, rows: Any) -> tuple[Unmodelled, ...]:
         calls: Counter[str] = Counter()
-        for func, _, _, _, _, times, cost in rows:
+        for func, _, _, _, times, cost in rows:
             if not cost.modelled:
                 calls[_name(func)] += times
         if self._left:
@@ -141,6 +151,15 @@ class CountingWatcher(OpWatcher):
         if self._regions.calls:
             calls["compiled region (inductor)"] += self._regions.calls
         return tuple(Unmodelled(name=name, calls=times) for name, times in calls.most_common())
+
+
+def _needs_grad(values: Any) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    return any(
+        value.requires_grad if isinstance(value, torch.Tensor) else isinstance(value, list) and _needs_grad(value)
+        for value in values
+    )
 
 
 def _namespace(func: Any) -> str:
@@ -190,7 +209,9 @@ def count_callable(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Counts:
         kwargs: its keyword arguments.
 
     Returns:
-        The counts. ``recomputed_flops`` is the part of ``matmul_flops`` that backward spends on running forward again.
+        The counts. Ops in no module that need no gradient are phase ``other`` where there is a backward or an optimizer
+        (clipping, metrics); elsewhere all is ``forward``. ``recomputed_flops`` is the part of ``matmul_flops`` that
+        backward spends on running forward again.
     """
     inputs = [args, kwargs, [cell.cell_contents for cell in getattr(fn, "__closure__", None) or () if _is_filled(cell)]]
     watcher = CountingWatcher()

@@ -44,7 +44,14 @@ class StepFinder:
         self.kind: str | None = None
         self.irregular = False
         self.events_seen = 0
-        self._forget()
+        self._recent: list[int] = []
+        self._cycle: list[int] = []
+        self._strangers: dict[int, int] = {}  # ident -> event number of its last sighting
+        self._position = 0
+        self._turns = 0  # whole turns of the cycle since it was found, and how often it broke off
+        self._breaks = 0
+        self._lost = False
+        self._begun = False
 
     @property
     def period(self) -> int:
@@ -72,6 +79,7 @@ class StepFinder:
         else:
             self._position = (self._position + 1) % len(self._cycle)
             if self._position == 0:
+                self._turns += 1
                 self._boundary(now)
 
     def mark(self, *, begin: bool, now: int) -> None:
@@ -79,12 +87,20 @@ class StepFinder:
         if not self._takes(MARKED):
             return
         if begin:
+            if self._begun:  # left by an exception, a break or the loop's end
+                self.steps.discard()
             self._begun = True
             self.steps.begin()
         elif self._begun:
             self.events_seen += 1
             self._begun = False
             self.steps.end(now, cycle_known=True)
+
+    def drop_mark(self) -> None:
+        """What the last mark began is no step."""
+        if self.kind == MARKED and self._begun:
+            self._begun = False
+            self.steps.discard()
 
     def _takes(self, kind: str) -> bool:
         if kind != self.kind:
@@ -100,9 +116,9 @@ class StepFinder:
         return not self.steps.done
 
     def _forget(self) -> None:
-        self._recent: list[int] = []
-        self._cycle: list[int] = []
-        self._strangers: dict[int, int] = {}  # ident -> event number of its last sighting
+        self._recent = []
+        self._cycle = []
+        self._strangers = {}
         self._position = 0
         self._lost = False
         self._begun = False
@@ -127,7 +143,11 @@ class StepFinder:
         start = (len(self._recent) // period - 1) * period
         cycle = self._recent[start : start + period]
         self._cycle = cycle[1:] + cycle[:1] if self.kind == INFERENCE else cycle
-        self._position = 0
+        self._position = self._turns = self._breaks = 0
+        if period > 1:
+            # What was taken for steps so far were parts of one: no measure of warm-up, and never to be kept.
+            self.steps.restart()
+            self._begun = False
         if self._recent[-period:] == self._cycle:
             self._boundary(now)
         else:
@@ -137,15 +157,16 @@ class StepFinder:
 
     def _lacks_a_stranger(self, cycle: list[int]) -> bool:
         """Whether the cycle leaves out an event that upset the one before and may well come again."""
-        return any(
-            ident not in cycle and self.events_seen <= 3 * sighted for ident, sighted in self._strangers.items()
-        )
+        return any(ident not in cycle and self.events_seen <= 3 * sighted for ident, sighted in self._strangers.items())
 
     def _meet_stranger(self, ident: int) -> None:
         """An event that the cycle does not have: a rare extra one, or another cycle has begun."""
         self.steps.discard()
-        self._strangers[ident] = self.events_seen
+        if ident not in self._cycle:
+            self._strangers[ident] = self.events_seen
         self._lost = True
-        if not self.steps.enough and ident not in self._cycle:
+        self._breaks += 1
+        by_chance = self._breaks > 2 and self._turns < 2 * self._breaks
+        if not self.steps.enough and (by_chance or ident not in self._cycle):
             self.steps.restart()
             self._cycle, self._lost, self._begun = [], False, False

@@ -11,12 +11,16 @@ import importlib.util
 import sys
 import types
 from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader, then: Callable[[], None]) -> None:
+    def __init__(self, loader: importlib.abc.Loader, imported: Callable[[], None]) -> None:
         self.loader = loader
-        self.then = then
+        self.imported = imported
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
         return self.loader.create_module(spec)
@@ -27,24 +31,37 @@ class _Loader(importlib.abc.Loader):
             module.__spec__.loader = self.loader
         module.__loader__ = self.loader
         self.loader.exec_module(module)
-        self.then()
+        self.imported()
 
 
 class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self.name = name
         self.then = then
+        self.looking = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self.name:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        if self.looking:
+            return None
+        # Asking whether a module exists comes here too, so the request stays until the module has run.
+        self.looking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self.looking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self.then)
+            spec.loader = _Loader(spec.loader, self.imported)
         return spec
+
+    def imported(self) -> None:
+        """The module has run: act, once."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self.then()
 
 
 def after_import(name: str, then: Callable[[], None]) -> Callable[[], None]:

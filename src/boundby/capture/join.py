@@ -6,20 +6,22 @@ import hashlib
 import linecache
 import math
 from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boundby.capture.attribute import AttributedStep, SiteKey
+from boundby.capture.calibrate import WatchCost
 from boundby.capture.lean import LeanStep
+from boundby.capture.profiled import Matched, ProfiledStep, call_name, match_calls
 from boundby.capture.reuse import reuse_distances
 from boundby.results.machine import Finding
 from boundby.results.trace import OpSite, StepClass, StepKind, StepOps, Trace
 
 if TYPE_CHECKING:
-    from boundby.capture.recorder import Recorder
+    from boundby.capture.recorder import Recorded, Recorder
 
 # A silent stretch before the forward pass that is longer than this is host code preparing input, not dispatch.
 HOST_INPUT_S = 100e-6
@@ -29,21 +31,38 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Times:
+    """One watched step, seconds: windows and gaps (an entry an op), and the tail; corrected for the watching.
+
+    A gap may come out slightly negative: between two ops of the autograd engine there is less than the correction.
+    """
+
+    windows: Floats
+    gaps: Floats
+    tail: float
+    preemptions: int
+
+    @property
+    def total(self) -> float:
+        return float(self.windows.sum() + self.gaps.sum()) + self.tail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
     """All watched steps with one sequence of ops."""
 
-    digest: str
-    lean: list[LeanStep]
-    doubled: list[LeanStep]
-    attributed: list[AttributedStep]
+    ops: list[Any]
+    times: list[_Times] = field(default_factory=list)
+    attributed: list[AttributedStep] = field(default_factory=list)
+    watched_s: list[float] = field(default_factory=list)
 
     @property
     def steps(self) -> int:
-        return len(self.lean) + len(self.doubled) + len(self.attributed)
+        return len(self.times) + len(self.attributed)
 
     @property
-    def op_count(self) -> int:
-        return len((self.lean or self.doubled or self.attributed)[0].ops)
+    def digest(self) -> str:
+        return hashlib.blake2b("\n".join(map(str, self.ops)).encode(), digest_size=6).hexdigest()
 
 
 def build_trace(
@@ -52,31 +71,25 @@ def build_trace(
     """The trace of what the recorder holds; None where not one step was timed or watched."""
     import torch
 
-    if not recorder.timed_s and not recorder.lean and not recorder.attributed:
+    kept = recorder.kept
+    if not kept.timed_s and not kept.lean and not kept.profiled and not kept.attributed:
         return None
     found = list(findings)
-    classes = _classes((*recorder.lean, *recorder.doubled), recorder.attributed)
-    ratio = recorder.level_ratio.value() if recorder.level_ratio is not None else 1.0
-    mean_cost = ratio * _mean_cost(recorder.doubled)
+    classes = _classes(kept, recorder.watch_cost)
     chosen = _choose(classes)
     sites: tuple[OpSite, ...] = ()
     ops: StepOps | None = None
     device = "cpu"
-    timed = list(range(len(recorder.timed_s)))
+    timed = list(range(len(kept.timed_s)))
     host_input_s = 0.0
     if chosen is not None and chosen.attributed:
-        attributed = chosen.attributed[-1]
-        device = attributed.device
-        keys = list(recorder.site_keys)
-        sites = tuple(_site(key) for key in keys)
-        if chosen.lean:
-            ops = _joined(chosen, mean_cost, ratio)
-            if len(classes) > 1:
-                timed = _timed_of_class(recorder.timed_s, classes, chosen, mean_cost)
-        else:
-            ops = _unjoined(recorder.lean, attributed, mean_cost)
+        device = chosen.attributed[-1].device
+        sites = tuple(_site(key) for key in recorder.site_keys)
+        ops = _step_ops(chosen)
+        if len(classes) > 1:
+            timed = _timed_of_class(kept.timed_s, classes, chosen)
         host_input_s = _host_input(ops, sites, kind)
-    timed, preempted = _undisturbed(timed, [recorder.preemptions[i] for i in timed])
+    timed, preempted = _undisturbed(timed, [kept.preemptions[i] for i in timed])
     if preempted:
         found.append(
             Finding(
@@ -87,13 +100,14 @@ def build_trace(
             )
         )
     if len(classes) > 1:
-        share = chosen.steps / sum(one.steps for one in classes) if chosen else 0.0
+        watched = sum(one.steps for one in classes)
+        share = chosen.steps / watched if chosen else 0.0
         found.append(
             Finding(
                 code="steps-vary",
-                message=f"the steps do not all run the same ops: {len(classes)} kinds in "
-                f"{sum(one.steps for one in classes)} watched steps; what follows is the kind that {share:.0%} of them are",
-                advice="Evaluation, logging or batches of different lengths do this. --watch N watches more steps.",
+                message=f"the steps do not all run the same ops: {len(classes)} kinds in {watched} watched steps; "
+                f"explained is the kind that {share:.0%} of them are",
+                advice="Evaluation, logging or batches of other lengths do this. --watch N watches more steps.",
             )
         )
     if irregular:
@@ -106,155 +120,128 @@ def build_trace(
         )
     return Trace(
         kind=kind,
-        step_s=tuple(recorder.timed_s[i] for i in timed),
-        input_s=tuple(recorder.input_s[i] for i in timed),
-        step_faults=tuple(recorder.faults[i] for i in timed),
-        watched_s=tuple(step.seconds for step in (chosen.lean if chosen else [])),
+        step_s=tuple(kept.timed_s[i] for i in timed),
+        input_s=tuple(kept.input_s[i] for i in timed),
+        step_faults=tuple(kept.faults[i] for i in timed),
+        watched_s=tuple(one.total for one in chosen.times) if chosen else (),
         sites=sites,
         ops=ops,
         classes=tuple(
-            StepClass(digest=one.digest, steps=one.steps, ops=one.op_count)
+            StepClass(digest=one.digest, steps=one.steps, ops=len(one.ops))
             for one in sorted(classes, key=lambda one: -one.steps)
         ),
         anchors=tuple(recorder.anchor_readings),
         threads=torch.get_num_threads(),
         device=recorder.device or device,
         host_input_s=host_input_s,
-        warmup_steps=recorder.warmup_steps,
+        warmup_steps=kept.warmup_steps,
         events_per_step=events_per_step,
         findings=tuple(found),
     )
 
 
-def _classes(lean: Iterable[LeanStep], attributed: Sequence[AttributedStep]) -> list[_Seen]:
+def _classes(kept: Recorded, cost: WatchCost) -> list[_Seen]:
     numbers: dict[Any, int] = {}
-    by_digest: dict[bytes, _Seen] = {}
-    for step in (*lean, *attributed):
-        sequence = array("I", [numbers.setdefault(op, len(numbers)) for op in step.ops])
-        digest = hashlib.blake2b(sequence.tobytes(), digest_size=8).digest()
-        seen = by_digest.get(digest)
-        if seen is None:
-            names = hashlib.blake2b("\n".join(map(str, step.ops)).encode(), digest_size=6).hexdigest()
-            seen = by_digest[digest] = _Seen(digest=names, lean=[], doubled=[], attributed=[])
-        if isinstance(step, LeanStep):
-            (seen.lean if step.under is None else seen.doubled).append(step)
-        else:
-            seen.attributed.append(step)
-    return list(by_digest.values())
+    found: dict[bytes, _Seen] = {}
+
+    def class_of(ops: list[Any]) -> _Seen:
+        sequence = array("I", [numbers.setdefault(op, len(numbers)) for op in ops])
+        key = hashlib.blake2b(sequence.tobytes(), digest_size=16).digest()
+        return found.setdefault(key, _Seen(ops=ops))
+
+    for attributed in kept.attributed:
+        class_of(attributed.ops).attributed.append(attributed)
+    for lean in kept.lean:
+        class_of(lean.ops).times.append(_lean_times(lean, cost.per_op_s or 0.0))
+    calls = {key: [call_name(op) for op in one.ops] for key, one in found.items()}
+    for profiled in kept.profiled:
+        fits = [(key, match_calls(profiled, names)) for key, names in calls.items()]
+        # Where several classes fit, one is part of another: the longest says most.
+        best = max(
+            ((key, matched) for key, matched in fits if matched is not None),
+            key=lambda one: len(one[1].begins),
+            default=None,
+        )
+        if best is not None:
+            found[best[0]].times.append(_profiled_times(profiled, best[1], cost.per_call_s or 0.0))
+    return list(found.values())
 
 
 def _choose(classes: Sequence[_Seen]) -> _Seen | None:
     """The class to explain: the commonest that was watched both ways, else the attributed one of median length."""
-    both = [one for one in classes if one.lean and one.attributed]
+    both = [one for one in classes if one.times and one.attributed]
     if both:
         return max(both, key=lambda one: one.steps)
-    attributed = sorted((one for one in classes if one.attributed), key=lambda one: one.op_count)
+    attributed = sorted((one for one in classes if one.attributed), key=lambda one: len(one.ops))
     return attributed[len(attributed) // 2] if attributed else None
 
 
-def _costs(step: LeanStep) -> Floats:
-    """Seconds that one more watcher added to each op of a step watched twice over."""
-    upper = np.frombuffer(step.stamps, dtype=np.int64)
-    lower = np.frombuffer(step.under or array("q"), dtype=np.int64)
-    return ((upper[1::2] - upper[0::2]) - (lower[1::2] - lower[0::2])) / 1e9
+def _lean_times(step: LeanStep, cost: float) -> _Times:
+    """An op is dispatched a second time inside its window, which stands for the first time: the cost is the gap's."""
+    stamps = np.frombuffer(step.stamps, dtype=np.int64)
+    begins, ends = stamps[0::2], stamps[1::2]
+    gaps = (begins - np.concatenate(([step.begin], ends[:-1]))) / 1e9 - cost if len(begins) else np.zeros(0)
+    tail = (step.end - (int(ends[-1]) if len(ends) else step.begin)) / 1e9
+    for at, spent in step.input_at:
+        if at < len(gaps):
+            gaps[at] -= spent / 1e9
+        else:
+            tail -= spent / 1e9
+    return _Times(windows=(ends - begins) / 1e9, gaps=gaps, tail=tail, preemptions=step.preemptions)
 
 
-def _mean_cost(doubled: Sequence[LeanStep]) -> float:
-    """Seconds of watching an op leanly, over all ops watched twice."""
-    usable = [one for one in doubled if one.under is not None and len(one.under) == len(one.stamps) > 0]
-    if not usable:
-        return 0.0
-    return float(np.median([_trimmed_mean(_costs(one)) for one in usable]))
+def _profiled_times(step: ProfiledStep, matched: Matched, cost: float) -> _Times:
+    """A call costs half before and half after the moment that it notes, a nested call all inside its op's window."""
+    begins, ends = np.frombuffer(matched.begins, dtype=np.int64), np.frombuffer(matched.ends, dtype=np.int64)
+    calls = np.frombuffer(matched.calls, dtype=np.uint32).astype(np.float64)
+    before = np.frombuffer(matched.before, dtype=np.uint32).astype(np.float64)
+    windows = (ends - begins) / 1e9 - cost * np.maximum(calls - 0.5, 0.0)
+    gaps = (begins - np.concatenate(([step.begin], ends[:-1]))) / 1e9 - cost * (before + 0.5 * (calls > 0))
+    tail = (step.end - int(ends[-1])) / 1e9 - cost * matched.after if len(ends) else 0.0
+    for begin, end in step.waits:
+        at = int(np.searchsorted(begins, begin))
+        if at < len(gaps):
+            gaps[at] -= (end - begin) / 1e9
+        else:
+            tail -= (end - begin) / 1e9
+    return _Times(windows=windows, gaps=gaps, tail=tail, preemptions=step.preemptions)
 
 
-def _trimmed_mean(values: Floats) -> float:
-    """The mean without interruptions: values over eight times the median count as that."""
-    return float(np.minimum(values, 8 * np.median(values)).mean())
-
-
-def _class_costs(seen: _Seen, mean_cost: float, ratio: float) -> Floats:
-    """Seconds of watching, op by op, for a class of steps."""
-    usable = [one for one in seen.doubled if one.under is not None and len(one.under) == len(one.stamps)]
-    if not usable:
-        return np.full(seen.op_count, mean_cost)
-    costs = ratio * np.median(np.stack([_costs(one) for one in usable]), axis=0)
-    return np.minimum(costs, 8 * np.median(costs)) if len(costs) else costs
-
-
-def _columns(steps: Sequence[LeanStep], costs: Floats) -> tuple[Floats, Floats, Floats]:
-    """Windows and gaps (step x op) and tails (step) in seconds, gaps less the cost of watching.
-
-    A watched op is dispatched a second time inside its window, which stands for the first time it was; the whole cost of
-    watching is therefore taken from the gap before it. A gap may come out slightly negative: between two ops of the
-    autograd engine there is less than the correction.
-    """
-    stamps = np.stack([np.frombuffer(step.stamps, dtype=np.int64) for step in steps])
-    begins, ends = stamps[:, 0::2], stamps[:, 1::2]
-    windows = (ends - begins) / 1e9
-    first = np.array([[step.begin] for step in steps])
-    before = np.concatenate([first, ends], axis=1)
-    gaps = (begins - before[:, :-1]) / 1e9 - costs
-    tails = (np.array([step.end for step in steps]) - before[:, -1]) / 1e9
-    for row, step in enumerate(steps):
-        for at, spent in step.input_at:
-            if at < gaps.shape[1]:
-                gaps[row, at] -= spent / 1e9
-            else:
-                tails[row] -= spent / 1e9
-    return windows, gaps, tails
-
-
-def _joined(seen: _Seen, mean_cost: float, ratio: float) -> StepOps:
+def _step_ops(seen: _Seen) -> StepOps:
     last = seen.attributed[-1]
-    windows, gaps, tails = _columns(_calm(seen.lean), _class_costs(seen, mean_cost, ratio))
+    calm = [one for one in seen.times if one.preemptions == 0]
+    times = calm if len(calm) >= ENOUGH_CALM else seen.times
+    if times:
+        windows = np.median(np.stack([one.windows for one in times]), axis=0)
+        gaps = np.median(np.stack([one.gaps for one in times]), axis=0)
+        tail = float(np.median([one.tail for one in times]))
+    else:
+        # No step was watched for times with these ops: the attributed step's own windows must do; gaps are unknown.
+        stamps = np.frombuffer(last.stamps, dtype=np.int64)
+        windows = (stamps[1::2] - stamps[0::2]) / 1e9
+        gaps, tail = np.full(len(windows), np.nan), math.nan
     faults = np.median(np.stack([np.frombuffer(one.faults, dtype=np.uint32) for one in seen.attributed]), axis=0)
     return StepOps(
         site=last.site,
-        window_s=array("d", np.median(windows, axis=0)),
-        gap_s=array("d", np.median(gaps, axis=0)),
+        window_s=array("d", np.maximum(windows, 0.0)),
+        gap_s=array("d", gaps),
         faults=array("I", faults.astype(np.uint32)),
         distance_bytes=reuse_distances(last.keys, last.sizes, last.offsets, last.inputs),
-        tail_s=float(np.median(tails)),
+        tail_s=tail,
     )
 
 
-def _unjoined(lean: Sequence[LeanStep], step: AttributedStep, mean_cost: float) -> StepOps:
-    """Where no lean step ran the attributed step's ops: its own windows, and the lean steps' mean gap an op."""
-    count = len(step.ops)
-    stamps = np.frombuffer(step.stamps, dtype=np.int64)
-    windows = (stamps[1::2] - stamps[0::2]) / 1e9
-    gap_sum = op_sum = 0.0
-    for one in lean:
-        _, gaps, tails = _columns([one], np.full(len(one.ops), mean_cost))
-        gap_sum += float(gaps.sum() + tails.sum())
-        op_sum += max(1, len(one.ops))
-    gap = gap_sum / op_sum if op_sum else 0.0
-    return StepOps(
-        site=step.site,
-        window_s=array("d", windows),
-        gap_s=array("d", [gap] * count),
-        faults=step.faults,
-        distance_bytes=reuse_distances(step.keys, step.sizes, step.offsets, step.inputs),
-    )
-
-
-def _timed_of_class(
-    timed_s: Sequence[float], classes: Sequence[_Seen], chosen: _Seen, mean_cost: float
-) -> list[int]:
+def _timed_of_class(timed_s: Sequence[float], classes: Sequence[_Seen], chosen: _Seen) -> list[int]:
     """Which timed steps were of the chosen class: nobody watched them, so by the nearest of the classes' own times."""
-    expected: dict[str, float] = {}
-    for one in classes:
-        if one.lean:
-            expected[one.digest] = float(
-                np.median([step.seconds - mean_cost * len(step.ops) for step in one.lean])
-            )
+    expected = [(float(np.median([time.total for time in one.times])), one) for one in classes if one.times]
     if len(expected) < 2:
         return list(range(len(timed_s)))
 
-    def nearest(seconds: float) -> str:
-        return min(expected, key=lambda name: abs(math.log(max(seconds, 1e-9) / max(expected[name], 1e-9))))
+    def is_chosen(seconds: float) -> bool:
+        nearest = min(expected, key=lambda one: abs(math.log(max(seconds, 1e-9) / max(one[0], 1e-9))))
+        return nearest[1] is chosen
 
-    mine = [i for i, seconds in enumerate(timed_s) if nearest(seconds) == chosen.digest]
+    mine = [i for i, seconds in enumerate(timed_s) if is_chosen(seconds)]
     return mine or list(range(len(timed_s)))
 
 
@@ -266,11 +253,6 @@ def _undisturbed(timed: list[int], preemptions: Sequence[int]) -> tuple[list[int
     return calm, len(timed) - len(calm)
 
 
-def _calm(steps: list[LeanStep]) -> list[LeanStep]:
-    calm = [one for one in steps if one.preemptions == 0]
-    return calm if len(calm) >= ENOUGH_CALM else steps
-
-
 def _host_input(ops: StepOps, sites: Sequence[OpSite], kind: StepKind) -> float:
     """Seconds of host code that prepares the step's input: long silent stretches before the forward pass.
 
@@ -278,7 +260,7 @@ def _host_input(ops: StepOps, sites: Sequence[OpSite], kind: StepKind) -> float:
     """
     total = 0.0
     if kind == "inference":
-        return ops.tail_s if ops.tail_s >= HOST_INPUT_S else 0.0
+        return ops.tail_s if ops.tail_s >= HOST_INPUT_S else 0.0  # false for an unknown (NaN) tail
     phases = [sites[i].phase for i in ops.site]
     modules = [sites[i].module for i in ops.site]
     first = next((i for i, name in enumerate(modules) if name is not None and phases[i] == "forward"), None)
@@ -304,4 +286,3 @@ def _site(key: SiteKey) -> OpSite:
         recomputed=recomputed,
         items=items,
     )
-

@@ -14,9 +14,7 @@ from boundby.capture.watcher import OpWatcher
 class LeanStep:
     """One leanly watched step: ops in order with their raw windows, all times in ns of the same clock.
 
-    ``stamps`` holds begin and end of each op in turn. In a step watched twice over, ``under`` holds the same of the
-    watcher below: what the upper window has more than the lower one is the whole cost of watching that op once, argument
-    conversion and renewed dispatch included, in the very place. ``input_at`` are (index of the next op, ns spent) of each wait
+    ``stamps`` holds begin and end of each op in turn. ``input_at`` are (index of the next op, ns spent) of each wait
     for input inside the step.
     """
 
@@ -25,7 +23,6 @@ class LeanStep:
     begin: int
     end: int
     input_at: list[tuple[int, int]]
-    under: array[int] | None = None
     preemptions: int = 0
 
     @property
@@ -53,21 +50,3 @@ class LeanWatcher(OpWatcher):
         self._stamp(begin)
         self._stamp(end)
         return out
-
-
-class DoubledWatcher(LeanWatcher):
-    """A lean watcher with a second one beneath it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.under = LeanWatcher()
-
-    def start(self) -> None:
-        """Watch from now on, twice over."""
-        self.under.start()
-        super().start()
-
-    def stop(self) -> None:
-        """Watch no more."""
-        super().stop()
-        self.under.stop()

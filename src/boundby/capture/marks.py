@@ -16,6 +16,8 @@ class StepListener(Protocol):
 
     def mark_end(self) -> None: ...
 
+    def mark_dropped(self) -> None: ...
+
     def marked_input(self) -> object: ...
 
 
@@ -72,6 +74,7 @@ def _marked(iterable: Iterable[T], listener: StepListener) -> Iterator[T]:
             with listener.marked_input():  # type: ignore[attr-defined]  # any context manager
                 item = next(iterator)
         except StopIteration:
+            listener.mark_dropped()
             return
         yield item
         listener.mark_end()

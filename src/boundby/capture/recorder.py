@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from boundby.capture.attribute import AttributedStep, AttributingWatcher, SiteKey
-from boundby.capture.calibrate import LevelRatio
-from boundby.capture.lean import DoubledWatcher, LeanStep, LeanWatcher
+from boundby.capture.calibrate import Calibration, WatchCost
+from boundby.capture.lean import LeanStep
+from boundby.capture.profiled import ProfiledStep, call_name, can_profile, match_calls
 from boundby.capture.schedule import Limits, Role, Schedule
 from boundby.capture.usage import faults_and_preemptions
+from boundby.capture.watches import AttributedWatch, LeanWatch, ProfiledWatch, Watch
 from boundby.results.trace import AnchorReading
+
+# A step of more ops than this would make the profiler keep gigabytes; the lean watcher keeps 24 bytes an op.
+PROFILED_OPS = 50_000
 
 
 class Probes(Protocol):
@@ -20,6 +26,20 @@ class Probes(Protocol):
     def read(self, clock: Callable[[], int]) -> AnchorReading: ...
 
     def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Recorded:
+    """Columns of timed steps (an entry a step) and the watched steps."""
+
+    timed_s: list[float] = field(default_factory=list)
+    input_s: list[float] = field(default_factory=list)
+    faults: list[int] = field(default_factory=list)
+    preemptions: list[int] = field(default_factory=list)
+    lean: list[LeanStep] = field(default_factory=list)
+    profiled: list[ProfiledStep] = field(default_factory=list)
+    attributed: list[AttributedStep] = field(default_factory=list)
+    warmup_steps: int = 0
 
 
 class Recorder:
@@ -37,31 +57,25 @@ class Recorder:
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.clock = clock
-        self._make_probes = probes
-        self.level_ratio: LevelRatio | None = None
         self.schedule = Schedule(limits)
-        self.warmup_steps = 0
-        self.timed_s: list[float] = []
-        self.input_s: list[float] = []
-        self.faults: list[int] = []
-        self.preemptions: list[int] = []
-        self.lean: list[LeanStep] = []
-        self.doubled: list[LeanStep] = []
-        self.attributed: list[AttributedStep] = []
+        self.kept = Recorded()
         self.anchor_readings: list[AnchorReading] = []
         self.in_optimizer = False
         self.device: str | None = None
         self.synchronize: Callable[[], None] | None = None
+        self._make_probes = probes
         self._probes: Probes | None = None
-        self._watcher: LeanWatcher | AttributingWatcher | None = None
+        self._calibration: Calibration | None = None
         self._attributing: AttributingWatcher | None = None
+        self._use_profiler: bool | None = None
+        self._watch: Watch | None = None
+        self._burst: ProfiledWatch | None = None
         self._active = False
         self._begin_ns = 0
         self._begin_usage = (0, 0)
         self._input_ns = 0
-        self._input_from: int | None = None
+        self._input_from = 0
         self._input_depth = 0
-        self._input_at: list[tuple[int, int]] = []
 
     @property
     def done(self) -> bool:
@@ -71,7 +85,13 @@ class Recorder:
     @property
     def enough(self) -> bool:
         """Whether a report can be made of what there is."""
-        return len(self.timed_s) >= 3 and bool(self.attributed) and bool(self.lean)
+        kept = self.kept
+        return len(kept.timed_s) >= 3 and bool(kept.attributed) and bool(kept.lean or kept.profiled)
+
+    @property
+    def in_input(self) -> bool:
+        """Whether the user's code is waiting for input right now."""
+        return self._input_depth > 0
 
     @property
     def site_keys(self) -> Iterable[SiteKey]:
@@ -79,136 +99,143 @@ class Recorder:
         return self._attributing.sites if self._attributing is not None else ()
 
     @property
-    def active(self) -> bool:
-        """Whether a step is going on."""
-        return self._active
+    def watch_cost(self) -> WatchCost:
+        """What watching added, as measured between the steps."""
+        return self._calibration.cost() if self._calibration is not None else WatchCost(per_call_s=None, per_op_s=None)
 
     def begin(self) -> None:
         """A step begins."""
-        schedule = self.schedule
-        if schedule.probes_now:
+        if self.schedule.probes_now:
             self._probe()
-        role = schedule.role
         self._input_ns = 0
-        self._input_at = []
         self._active = True
-        if role in (Role.LEAN, Role.PREPARE):
-            watcher: LeanWatcher | AttributingWatcher = LeanWatcher()
-        elif role is Role.DOUBLED:
-            watcher = DoubledWatcher()
-        elif role is Role.ATTRIBUTED:
-            if self._attributing is None:
-                self._attributing = AttributingWatcher(lambda: self.in_optimizer)
-            watcher = self._attributing
-            watcher.reset()
-        else:
-            if self.synchronize is not None:
-                self.synchronize()
-            self._begin_usage = faults_and_preemptions()
-            self._begin_ns = self.clock()
-            return
-        self._watcher = watcher
-        if self._input_depth == 0:
-            watcher.start()
+        watch = self._watch = self._watch_for(self.schedule.role)
+        if self.synchronize is not None:
+            self.synchronize()
+        if watch is not None:
+            watch.begin(self.clock())
+            if self._input_depth:
+                watch.pause(self.clock())
         self._begin_usage = faults_and_preemptions()
-        self._begin_ns = self.clock()
+        self._begin_ns = self._input_from = self.clock()
+        if isinstance(watch, ProfiledWatch):
+            watch.moment(self._begin_ns)
 
     def end(self, now: int, *, cycle_known: bool) -> None:
         """The step that began has ended at ``now`` (ns)."""
         if not self._active:
             return
+        if not cycle_known and self.schedule.role is not Role.WARMUP:
+            self.discard()
+            return
         self._active = False
-        role = self.schedule.role
+        if self.synchronize is not None:
+            self.synchronize()
+            now = self.clock()
+        faults, preemptions = (
+            after - before for after, before in zip(faults_and_preemptions(), self._begin_usage, strict=True)
+        )
+        role, kept = self.schedule.role, self.kept
         if role is Role.TIMED:
-            if self.synchronize is not None:
-                self.synchronize()
-                now = self.clock()
-            usage = faults_and_preemptions()
-            self.faults.append(usage[0] - self._begin_usage[0])
-            self.preemptions.append(usage[1] - self._begin_usage[1])
-            self.timed_s.append((now - self._begin_ns) / 1e9)
-            self.input_s.append(self._input_ns / 1e9)
+            kept.faults.append(faults)
+            kept.preemptions.append(preemptions)
+            kept.timed_s.append((now - self._begin_ns) / 1e9)
+            kept.input_s.append(self._input_ns / 1e9)
         elif role is Role.WARMUP:
-            self.warmup_steps += 1
-        watcher, self._watcher = self._watcher, None
-        if watcher is not None:
-            preemptions = faults_and_preemptions()[1] - self._begin_usage[1]
-            watcher.stop()
-            if role is Role.PREPARE:
-                pass
-            elif isinstance(watcher, LeanWatcher):
-                under = watcher.under.stamps if isinstance(watcher, DoubledWatcher) else None
-                step = LeanStep(watcher.ops, watcher.stamps, self._begin_ns, now, list(self._input_at), under, preemptions)
-                (self.lean if under is None else self.doubled).append(step)
-            else:
-                self.attributed.append(watcher.take())
-        self.schedule.finish_step((now - self._begin_ns) / 1e9, cycle_known=cycle_known)
+            kept.warmup_steps += 1
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            step = watch.finish(self._begin_ns, now, preemptions)
+            if role is not Role.PREPARE:
+                self._keep(step)
+            elif watch is self._burst:
+                self._burst.forget_last()
+        upcoming = self.schedule.finish_step((now - self._begin_ns) / 1e9, cycle_known=cycle_known)
+        if self._burst is not None and upcoming not in (Role.LEAN, Role.PREPARE):
+            self._close_burst()
 
     def discard(self) -> None:
         """What runs now is no whole step; forget it."""
         self._active = False
-        if self._watcher is not None:
-            self._watcher.stop()
-            self._watcher = None
+        watch, self._watch = self._watch, None
+        if watch is not None and watch is not self._burst:
+            watch.finish(0, 0, 0)
 
     def restart(self) -> None:
         """Steps turned out to be something else: forget everything but the probes."""
         self.discard()
+        self._close_burst()
         self.schedule.restart()
-        self.warmup_steps = 0
-        self.timed_s.clear()
-        self.input_s.clear()
-        self.faults.clear()
-        self.preemptions.clear()
-        self.lean.clear()
-        self.doubled.clear()
-        self.attributed.clear()
+        self.kept = Recorded()
 
     def input_begins(self) -> None:
         """The step waits for its input from now on; input's own ops are not the step's."""
         self._input_depth += 1
-        if self._input_depth > 1:
-            return
-        if self._watcher is not None:
-            self._watcher.stop()
-        self._input_from = self.clock()
+        if self._input_depth == 1:
+            self._input_from = self.clock()
+            if self._watch is not None:
+                self._watch.pause(self._input_from)
 
     def input_ends(self) -> None:
         """The input is there."""
         self._input_depth -= 1
-        if self._input_depth > 0 or self._input_from is None:
-            return
-        spent = self.clock() - self._input_from
-        self._input_from = None
-        if not self._active:
-            return
-        self._input_ns += spent
-        watcher = self._watcher
-        if watcher is not None:
-            if isinstance(watcher, LeanWatcher):
-                self._input_at.append((len(watcher.ops), spent))
-            watcher.start()
-
-    @property
-    def in_input(self) -> bool:
-        """Whether the user's code is waiting for input right now."""
-        return self._input_depth > 0
+        if self._input_depth == 0 and self._active:
+            now = self.clock()
+            self._input_ns += now - self._input_from
+            if self._watch is not None:
+                self._watch.resume(now)
 
     def finish(self) -> None:
         """Last probes, then give every buffer back."""
         self.discard()
-        if self.timed_s or self.lean:
+        self._close_burst()
+        if self.kept.timed_s or self.kept.lean or self.kept.profiled:
             self._probe()
         if self._probes is not None:
             self._probes.close()
             self._probes = None
 
+    def _watch_for(self, role: Role) -> Watch | None:
+        if role is Role.ATTRIBUTED:
+            if self._attributing is None:
+                self._attributing = AttributingWatcher(lambda: self.in_optimizer)
+            return AttributedWatch(self._attributing)
+        if role in (Role.LEAN, Role.PREPARE):
+            seen = self.kept.attributed
+            few = bool(seen) and len(seen[-1].ops) <= PROFILED_OPS
+            if self._burst is not None:
+                return self._burst
+            if few and self._use_profiler is not False and can_profile():
+                self._burst = ProfiledWatch()
+                return self._burst
+            return LeanWatch()
+        return None
+
+    def _close_burst(self) -> None:
+        """End the profiler and keep those of its steps whose calls can be told to be the step's ops."""
+        burst, self._burst = self._burst, None
+        if burst is None:
+            return
+        kept = self.kept
+        for step in burst.close():
+            fits = any(match_calls(step, [call_name(op) for op in one.ops]) is not None for one in kept.attributed)
+            if self._use_profiler is None:
+                self._use_profiler = fits
+            if fits:
+                kept.profiled.append(step)
+
+    def _keep(self, step: LeanStep | AttributedStep | None) -> None:
+        if isinstance(step, LeanStep):
+            self.kept.lean.append(step)
+        elif isinstance(step, AttributedStep):
+            self.kept.attributed.append(step)
+
     def _probe(self) -> None:
         import torch
 
-        if self.level_ratio is None:
-            self.level_ratio = LevelRatio()
-        self.level_ratio.read()
+        if self._calibration is None:
+            self._calibration = Calibration()
+        self._calibration.read()
         if self._make_probes is None:
             return
         if self._probes is None:

@@ -18,13 +18,12 @@ class Role(Enum):
     ATTRIBUTED = "attributed"
     PREPARE = "prepare"  # watched only to warm the watcher's own code; not kept
     LEAN = "lean"
-    DOUBLED = "doubled"  # watched twice over, to see what watching costs
     DONE = "done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the user asked for; None: adapt to the step's length."""
+    """What the user asked for; None: adapt to the step's length. ``watched`` counts attributed and lean steps."""
 
     warmup: int | None = None
     timed: int | None = None
@@ -35,9 +34,9 @@ def checked_limits(*, warmup: int | None, timed: int | None, watched: int | None
     """Limits from what the user asked for.
 
     Raises:
-        BoundbyError: ``bad-steps`` for a negative warm-up or fewer than one timed or watched step.
+        BoundbyError: ``bad-steps`` for a negative warm-up, no timed step or fewer than two watched ones.
     """
-    for name, value, least in (("--warmup", warmup, 0), ("--steps", timed, 1), ("--watch", watched, 1)):
+    for name, value, least in (("--warmup", warmup, 0), ("--steps", timed, 1), ("--watch", watched, 2)):
         if value is not None and value < least:
             raise BoundbyError(
                 "bad-steps",
@@ -50,6 +49,7 @@ def checked_limits(*, warmup: int | None, timed: int | None, watched: int | None
 
 LONGEST_WARMUP = 20
 SHORT_STEP_S = 0.1
+FIRST_TIMED = 3
 
 
 class Schedule:
@@ -109,23 +109,28 @@ class Schedule:
 
     def _make_plan(self, step_s: float) -> None:
         timed = self.limits.timed or default_timed(step_s)
-        lean = self.limits.watched or default_lean(step_s)
         attributed = 2 if step_s < 2.0 else 1
-        watched = _early_mix(attributed, lean, max(1, min(4, lean // 2)))
+        total = self.limits.watched or default_lean(step_s) + attributed
+        attributed = min(attributed, max(1, total // 2))
+        watched = _early_mix(attributed, total - attributed)
         # A long step does not care what the caches held before it, and a script may have few of them.
         short = step_s < SHORT_STEP_S
-        rounds = min(4 if short else 6, len(watched), timed)
+        rounds = min(4 if short else 6, len(watched), max(1, timed - FIRST_TIMED + 1))
+        # Few timed steps come first, so that a script that ends early was watched too.
+        first_timed = min(FIRST_TIMED, timed) if rounds > 1 else timed
         plan: list[Role] = []
         self._round_begins = set()
         for turn in range(rounds):
             self._round_begins.add(len(plan))
             plan += [Role.SETTLE] * short
-            plan += [Role.TIMED] * (_share(timed, turn, rounds))
+            later = _share(timed - first_timed, turn - 1, rounds - 1) if turn else first_timed
+            plan += [Role.TIMED] * later
             first = sum(_share(len(watched), earlier, rounds) for earlier in range(turn))
             burst = watched[first : first + _share(len(watched), turn, rounds)]
             plan += [one for one in burst if one is Role.ATTRIBUTED]
-            plan += [Role.PREPARE] * short
-            plan += [one for one in burst if one is not Role.ATTRIBUTED]
+            lean = [one for one in burst if one is Role.LEAN]
+            plan += [Role.PREPARE] * (short and bool(lean))
+            plan += lean
         self._plan = plan
         self._at = 0
 
@@ -135,15 +140,14 @@ def _share(total: int, turn: int, rounds: int) -> int:
     return -(-total * (turn + 1) // rounds) - -(-total * turn // rounds)
 
 
-def _early_mix(attributed: int, lean: int, doubled: int) -> list[Role]:
-    """Some of each kind as early as can be, the rest evenly mixed."""
-    first = [Role.ATTRIBUTED, Role.LEAN, Role.DOUBLED]
+def _early_mix(attributed: int, lean: int) -> list[Role]:
+    """One of each kind as early as can be, the rest evenly mixed."""
     rest = [
         ((turn + 0.5) / count, role)
-        for role, count in ((Role.ATTRIBUTED, attributed - 1), (Role.LEAN, lean - 1), (Role.DOUBLED, doubled - 1))
+        for role, count in ((Role.ATTRIBUTED, attributed - 1), (Role.LEAN, lean - 1))
         for turn in range(count)
     ]
-    return first + [role for _, role in sorted(rest, key=lambda one: one[0])]
+    return [Role.ATTRIBUTED, Role.LEAN, *(role for _, role in sorted(rest, key=lambda one: one[0]))]
 
 
 def default_timed(step_s: float) -> int:

@@ -6,6 +6,7 @@ The script gets a ``__main__`` module of its own, its ``sys.argv`` and ``sys.pat
 
 from __future__ import annotations
 
+import builtins
 import os
 import runpy
 import sys
@@ -72,7 +73,7 @@ def check_target(target: Target) -> None:
 def run_target(target: Target) -> Outcome:
     """Run the target to its end; an exception it raises is shown as ``python`` shows it, through ``sys.excepthook``."""
     main = types.ModuleType("__main__")
-    main.__dict__.update(__builtins__=__builtins__, __annotations__={}, __cached__=None)
+    main.__dict__.update(__builtins__=builtins, __annotations__={}, __cached__=None)
     sys.modules["__main__"] = main
     try:
         if target.is_module:
@@ -98,15 +99,16 @@ def _run_module(target: Target) -> None:
 def _run_path(target: Target, main: types.ModuleType) -> None:
     sys.argv[:] = [target.name, *target.args]
     if os.path.isdir(target.name) or zipfile.is_zipfile(target.name):
-        _set_first_path(target.name)
+        _set_first_path(os.path.join(os.getcwd(), target.name))
         runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]  # absent from typeshed
         return
     _set_first_path(os.path.dirname(os.path.realpath(target.name)))
-    loader = SourceFileLoader("__main__", target.name)
-    main.__dict__.update(__file__=target.name, __loader__=loader, __spec__=None)
-    with open(target.name, "rb") as file:
+    # As python does: the file's path is made absolute, sys.argv[0] stays as typed.
+    path = os.path.join(os.getcwd(), target.name)
+    main.__dict__.update(__file__=path, __loader__=SourceFileLoader("__main__", path), __spec__=None)
+    with open(path, "rb") as file:
         source = file.read()
-    code = compile(source, target.name, "exec", dont_inherit=True)
+    code = compile(source, path, "exec", dont_inherit=True)
     exec(code, main.__dict__)
 
 

@@ -129,6 +129,11 @@ class Session:
         """``boundby.step()`` ends."""
         self._mark(begin=False)
 
+    def mark_dropped(self) -> None:
+        """What began is no step: the loop had come to its end."""
+        if self._finder is not None and not self._ended:
+            self._guarded(self._finder.drop_mark)()
+
     def marked_input(self) -> AbstractContextManager[None]:
         """Around the fetching of an item in ``boundby.step(iterable)``."""
         return _Input(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+import threading
 import weakref
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -20,21 +21,24 @@ from boundby.results.counts import Phase
 
 Place = tuple[str | None, int | None, str | None]
 
-_USER, _FOREIGN, _MODULE, _ENGINE, _CHECKPOINT = range(5)
+_FOREIGN, _USER, _MODULE, _ENGINE, _CHECKPOINT = range(5)
 
-_node_now = torch._C._current_autograd_node
+_node_now: Callable[[], Any] = torch._C._current_autograd_node
 _sequence_now = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]  # absent from torch's stubs
 _frame_at = sys._getframe
 
 _MODULE_CALL = torch.nn.Module._wrapped_call_impl.__code__
 _TORCH_ROOT = torch.__file__.rpartition("__init__")[0]
 _BOUNDBY_ROOT = __file__.rpartition("capture")[0]
+_LAB_ROOT = _BOUNDBY_ROOT + "labs/"  # what boundby explains when it is given no script
 _PACKAGE_ROOTS = tuple({sysconfig.get_paths()[key] + "/" for key in ("purelib", "platlib")})
 _STDLIB_ROOTS = tuple({sysconfig.get_paths()[key] + "/" for key in ("stdlib", "platstdlib")})
 # Generated code has no file; an interactive session's has none either, but is the user's.
 _INTERACTIVE = ("<ipython", "<stdin")
 
-_code_kinds: dict[CodeType, int] = {}
+# By id, as hashing a code object costs as much as the rest of a step of the walk; the list keeps the ids from reuse.
+_code_kinds: dict[int, int] = {}
+_known_codes: list[CodeType] = []
 
 
 def _kind_of_code(code: CodeType) -> int:
@@ -48,7 +52,7 @@ def _kind_of_code(code: CodeType) -> int:
             kind = _ENGINE
         else:
             kind = _FOREIGN
-    elif path.startswith(_BOUNDBY_ROOT) or "/torchinductor_" in path:
+    elif (path.startswith(_BOUNDBY_ROOT) and not path.startswith(_LAB_ROOT)) or "/torchinductor_" in path:
         kind = _FOREIGN
     elif path.startswith("<"):
         kind = _USER if path.startswith(_INTERACTIVE) else _FOREIGN
@@ -56,7 +60,8 @@ def _kind_of_code(code: CodeType) -> int:
         kind = _FOREIGN
     else:
         kind = _USER
-    _code_kinds[code] = kind
+    _known_codes.append(code)
+    _code_kinds[id(code)] = kind
     return kind
 
 
@@ -75,23 +80,25 @@ def backward_key() -> int | None:
 
 
 class PhaseTracker:
-    """Knows whether an optimizer is stepping, by torch's global optimizer hooks.
+    """Knows whether an optimizer is stepping on the thread that made it, by torch's global optimizer hooks.
 
     ``close`` removes the hooks. Hooks of torch's own, so that the optimizer's code stays as it is.
     """
 
     def __init__(self) -> None:
         self.stepping = 0
+        self._thread = threading.get_ident()
         self._handles = [
             register_optimizer_step_pre_hook(self._begin),
             register_optimizer_step_post_hook(self._end),
         ]
 
     def _begin(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self.stepping += 1
+        self.stepping += threading.get_ident() == self._thread
 
     def _end(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self.stepping = max(0, self.stepping - 1)
+        if threading.get_ident() == self._thread:
+            self.stepping = max(0, self.stepping - 1)
 
     def close(self) -> None:
         """Remove the hooks."""
@@ -138,24 +145,25 @@ class SiteFinder:
             outermost module that is being called (``blocks.0.attn.qkv``), or the class name of that module itself.
         """
         frame: FrameType | None = _frame_at(depth)
-        kinds = _code_kinds
+        kind_of = _code_kinds.get
         path: str | None = None
         line: int | None = None
         inner_frame: FrameType | None = None
         outer_frame: FrameType | None = None
         while frame is not None:
             code = frame.f_code
-            kind = kinds.get(code)
-            if kind is None:
-                kind = _kind_of_code(code)
-            if kind == _USER:
-                if path is None:
-                    path = code.co_filename
-                    line = frame.f_lineno
-            elif kind == _MODULE:
-                outer_frame = frame
-                if inner_frame is None:
-                    inner_frame = frame
+            kind = kind_of(id(code))
+            if kind:  # Most frames are foreign, kind 0.
+                if kind == _USER:
+                    if path is None:
+                        path = code.co_filename
+                        line = frame.f_lineno
+                elif kind == _MODULE:
+                    outer_frame = frame
+                    if inner_frame is None:
+                        inner_frame = frame
+            elif kind is None and _kind_of_code(code):
+                continue
             frame = frame.f_back
         if inner_frame is None or outer_frame is None:
             return path, line, None
@@ -196,7 +204,7 @@ def is_recomputing(create_graph: Callable[[], bool] | None = None) -> bool:
     user = False
     while frame is not None:
         code = frame.f_code
-        kind = _code_kinds.get(code)
+        kind = _code_kinds.get(id(code))
         if kind is None:
             kind = _kind_of_code(code)
         if kind == _CHECKPOINT:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -32,7 +35,10 @@ class _Route(IntEnum):
     COMPOSITE = 1
     HIGHER_ORDER = 2
     QUERY = 3
+    MARKER = 4
 
+
+_PLAIN = _Route.PLAIN
 
 # Asked of tensor subclasses that compute their own sizes: answers about a tensor, no work and no aten op of a step.
 _QUERIES = frozenset(
@@ -55,7 +61,13 @@ _QUERIES = frozenset(
     }
 )
 
-_routes: dict[Any, _Route] = {}
+# Higher-order ops whose own kernel is made of aten ops.
+_WORKS_ITSELF = frozenset({"flex_attention", "flex_attention_backward", "associative_scan", "map_impl"})
+_SUBGRAPHS = (FunctionType, MethodType, partial, torch.nn.Module)
+
+# By id, as hashing an op runs Python code; the list keeps the ids from being used again.
+_routes: dict[int, _Route] = {}
+_known_ops: list[Any] = []
 _plain_types: dict[type, bool] = {}
 
 
@@ -73,7 +85,7 @@ class OpWatcher(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self._routes = _routes
         self._inner_seen = False
 
@@ -102,7 +114,7 @@ class OpWatcher(TorchDispatchMode):
         raise NotImplementedError
 
     def missed_op(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        """Take note of an op that was executed where no inner op could be seen (an opaque subclass, a Triton kernel)."""
+        """Take note of an op in which no inner op could be seen: on an opaque subclass, or a Triton kernel."""
 
     def start(self) -> None:
         """Begin to watch this thread."""
@@ -123,7 +135,7 @@ class OpWatcher(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Route one op; the common case is two dict look-ups and a call."""
-        if not types and self._routes.get(func) is _Route.PLAIN:
+        if not types and self._routes.get(id(func)) is _PLAIN:
             self._inner_seen = True
             return self.run_op(func, args, kwargs or {})
         return self._route_rest(func, types, args, kwargs or {})
@@ -131,18 +143,22 @@ class OpWatcher(TorchDispatchMode):
     def _route_rest(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if self._routes is not _routes:
             return func(*args, **kwargs)
-        route = _routes.get(func)
+        route = _routes.get(id(func))
         if route is None:
-            route = _routes[func] = _classify(func)
+            _known_ops.append(func)
+            route = _routes[id(func)] = _classify(func)
         foreign = [kind for kind in types if not _is_plain_type(kind)]
         if route is _Route.QUERY:
             return NotImplemented if foreign else func(*args, **kwargs)
+        if route is _Route.MARKER:
+            return func(*args, **kwargs)
         if route is _Route.HIGHER_ORDER:
             return self._run_higher_order(func, args, kwargs)
         if foreign:
             return self._run_subclass(func, types, foreign, args, kwargs)
         if route is _Route.COMPOSITE and not _has_backend_kernel(func, args, kwargs):
-            return self._look_inside(func.decompose, args, kwargs)
+            # Not func.decompose: that prefers decompositions in Python, made for tracing, which round otherwise.
+            return self._look_inside(func._op_dk, (DispatchKey.CompositeImplicitAutograd, *args), kwargs)
         self._inner_seen = True
         return self.run_op(func, args, kwargs)
 
@@ -152,7 +168,7 @@ class OpWatcher(TorchDispatchMode):
             self._inner_seen = True
             return self.run_op(func, args, kwargs)
         self._inner_seen = False
-        out = NotImplemented
+        out: Any = NotImplemented
         for kind in foreign:
             out = self._look_inside(kind.__torch_dispatch__, (func, types, args, kwargs), {})
             if out is not NotImplemented:
@@ -167,12 +183,22 @@ class OpWatcher(TorchDispatchMode):
         self._inner_seen = False
         if kernel is None or _len_torch_dispatch_stack() or func._get_overloaded_args(args, kwargs):
             out = func(*args, **kwargs)
-        else:
+        elif func.name() in _WORKS_ITSELF:
             out = self._look_inside(kernel, args, kwargs)
+        else:
+            # Most of these kernels insist that no mode is on, and do their work in the functions they are given.
+            watched = [self._watch_inside(arg) if isinstance(arg, _SUBGRAPHS) else arg for arg in args]
+            out = func(*watched, **kwargs)
         if not self._inner_seen:
             self.missed_op(func, args, kwargs, out)
         self._inner_seen = True
         return out
+
+    def _watch_inside(self, subgraph: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self._look_inside(subgraph, args, kwargs)
+
+        return run
 
     def _look_inside(self, run: Any, args: Any, kwargs: Any) -> Any:
         """Call ``run`` with this mode on again (torch takes it off the stack while it handles an op)."""
@@ -202,8 +228,9 @@ def _classify(func: Any) -> _Route:
     name = func._schema.name
     if name in _QUERIES:
         return _Route.QUERY
-    composite = DispatchKey.CompositeImplicitAutograd
-    if composite in func.py_kernels or _dispatch_has_kernel_for_dispatch_key(func.name(), composite):
+    if name.startswith("profiler::"):  # marks ranges for profilers, as optimizers do around their step
+        return _Route.MARKER
+    if _dispatch_has_kernel_for_dispatch_key(func.name(), DispatchKey.CompositeImplicitAutograd):
         return _Route.COMPOSITE
     return _Route.PLAIN
 
@@ -237,7 +264,7 @@ _LAYOUT_PREFIX = {
 
 
 def _has_backend_kernel(func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether a composite op has a kernel of its own for its first tensor's backend, which the dispatcher then takes."""
+    """Whether a composite op has a kernel of its own for its first tensor's backend; the dispatcher then takes that."""
     first = _first_tensor(args)
     if first is None:
         first = _first_tensor(tuple(kwargs.values()))

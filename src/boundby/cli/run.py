@@ -53,7 +53,9 @@ class _ScriptCommand(click.Command):
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m MODULE` does.")
 @click.option("--warmup", type=int, metavar="N", help="Steps before the first timed one [default: until times settle].")
 @click.option("--steps", type=int, metavar="N", help="Steps to time [default: about two seconds' worth, 6 to 60].")
-@click.option("--watch", type=int, metavar="N", help="Steps to watch for op times [default: about a second's worth, 3 to 12].")
+@click.option(
+    "--watch", type=int, metavar="N", help="Steps to watch, at least 2 [default: about a second's worth, 4 to 14]."
+)
 @click.option("--stop", is_flag=True, help="End the script, with status 0, once all this was seen.")
 @output_option
 @json_option

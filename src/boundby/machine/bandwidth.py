@@ -18,11 +18,13 @@ from functools import partial
 import torch
 
 from boundby.machine.data import DataSource
-from boundby.machine.probe import Probe, ProbeSet, Reading, rate_of
+from boundby.machine.probe import Probe, ProbeSet, Reading, rate_of, taking_turns
 
 SMALLEST_BYTES = 4 << 10
 LARGEST_BYTES = 256 << 20
 STEP = 4
+# A pass over more than this is done in pieces by successive calls, so that no call is long.
+PIECE_BYTES = 16 << 20
 _ITEM = 4
 # Tensors a working set is shared by, and bytes counted for n bytes a tensor.
 _TENSORS = {"read": 1, "write": 1, "copy": 2, "inplace": 1, "triad": 3}
@@ -65,13 +67,16 @@ def bandwidth_probes(data: DataSource, *, memory_bytes: int) -> ProbeSet:
         for size in sizes:
             elements = size // (_ITEM * tensors)
             key = f"{name} {size}"
-            probes.append(Probe(key=key, call=_call(name, _parts(buffer, elements, tensors))))
+            parts = _parts(buffer, elements, tensors)
+            pieces = max(1, size // (PIECE_BYTES * max(1, torch.get_num_threads() // 2)))
+            calls = [_call(name, list(piece)) for piece in zip(*(part.chunk(pieces) for part in parts), strict=True)]
+            probes.append(Probe(key=key, call=calls[0] if pieces == 1 else taking_turns(calls)))
             readings.append(
                 Reading(
                     kind="bandwidth",
                     name=name,
                     keys=(key, tiny),
-                    formula=rate_of(_COUNTED[name] * elements * _ITEM),
+                    formula=rate_of(_COUNTED[name] * elements * _ITEM / pieces),
                     unit="byte/s",
                     dtype="fp32",
                     size_bytes=size,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -57,11 +58,22 @@ def torch_version() -> str | None:
 
 
 def process_affinity() -> tuple[int, ...] | None:
-    """The CPUs this process may run on, in order; None where the operating system does not say (macOS)."""
-    try:
-        return tuple(sorted(os.sched_getaffinity(0)))
-    except AttributeError:
+    """The CPUs this process may run on, in order; None where the operating system does not say (macOS).
+
+    Those of all its threads together: with OMP_PROC_BIND each thread of torch, the main one too, is bound to a CPU.
+    """
+    if not hasattr(os, "sched_getaffinity"):
         return None
+    allowed = set(os.sched_getaffinity(0))
+    try:
+        threads = [int(name) for name in os.listdir("/proc/self/task")]
+    except OSError:
+        threads = []
+    for thread in threads:
+        # A thread may end while the others are asked.
+        with contextlib.suppress(OSError):
+            allowed |= os.sched_getaffinity(thread)
+    return tuple(sorted(allowed))
 
 
 def cpu_model(root: Path = Path("/")) -> str | None:

@@ -16,7 +16,7 @@ from typing import IO
 
 import msgspec
 
-from boundby.machine.describe import torch_version
+from boundby.machine.describe import process_affinity, torch_version, usable_cores
 from boundby.machine.store import load, machine_key, save
 from boundby.results.errors import BoundbyError
 from boundby.results.machine import Finding, Machine
@@ -29,6 +29,8 @@ QUICK_BUDGET_S = 8.0
 # A worker that has said nothing for this long, beyond its budget, is stuck.
 _PATIENCE_S = 60.0
 _GRACE_S = 2.0
+_PLACING = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"})
+_WAITING = frozenset({"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"})
 # Ceilings from a busy machine are better than none for a while, and not worth keeping longer.
 _BUSY_LIFETIME = timedelta(minutes=30)
 
@@ -90,6 +92,7 @@ def _outlived(machine: Machine) -> bool:
 
 def _measure_apart(*, threads: int | None, budget_s: float, progress: Progress | None) -> Machine:
     """Runs the worker and returns what it measured."""
+    cores = usable_cores(affinity=process_affinity())
     reading, writing = os.pipe()
     command = [
         *(sys.executable, "-P", "-m", "boundby.machine.worker"),
@@ -101,7 +104,7 @@ def _measure_apart(*, threads: int | None, budget_s: float, progress: Progress |
             # In a session of its own, Ctrl-C reaches this process alone, which then stops the worker.
             worker = subprocess.Popen(
                 command,
-                env=worker_environment(os.environ),
+                env=worker_environment(os.environ, every_core=cores > 1 and threads in (None, cores)),
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
@@ -118,7 +121,10 @@ def _measure_apart(*, threads: int | None, budget_s: float, progress: Progress |
                 message = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
                 if "machine" in message:
                     document = bytes(message["machine"])
-                elif progress is not None:
+                    # All it has left to do is to take torch down, which takes a while.
+                    worker.terminate()
+                    break
+                if progress is not None:
                     progress(
                         msgspec.json.decode(message["share"], type=float),
                         msgspec.json.decode(message["what"], type=str),
@@ -129,18 +135,26 @@ def _measure_apart(*, threads: int | None, budget_s: float, progress: Progress |
             return decode_machine(document, name="what the measuring process reported")
 
 
-def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The worker's environment: the user's, with this boundby importable and malloc keeping its memory.
+def worker_environment(environ: Mapping[str, str], *, every_core: bool) -> dict[str, str]:
+    """The worker's environment: the user's, with this boundby importable, malloc keeping its memory, threads awake.
 
     Outputs of large ops would otherwise be mapped and faulted in at each call; page faults are a ceiling of their own.
+    A thread that went to sleep between two ops, on a core that another process uses too, gets it back milliseconds
+    later, and so does each of two threads that were put on one core: such ceilings would be those of the scheduler.
+    Where the user has chosen how threads wait or where they run, that holds.
 
     Args:
         environ: this process's environment.
+        every_core: whether there is a thread for each core, so that each can have its own.
     """
     package_root = str(Path(__file__).resolve().parents[2])
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    waiting = {} if _WAITING.intersection(environ) else {"OMP_WAIT_POLICY": "ACTIVE"}
+    placing = {} if not every_core or _PLACING.intersection(environ) else {"OMP_PROC_BIND": "true"}
     return {
         **environ,
+        **waiting,
+        **placing,
         "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
         "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
         "MALLOC_TOP_PAD_": str(64 << 20),

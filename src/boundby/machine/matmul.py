@@ -11,7 +11,7 @@ Names and shapes (batch, m, n, k):
 - ``attention``, ``attention_backward``: (batch x heads, query length, key length, head width); 2 products forward, 5
   backward (it makes the scores again), the full count without a causal mask.
 - ``mv``: a skinny product (m of 1 to 8) with a weight of (n, k) in ``nn.Linear``'s layout; unit byte/s, counting the
-  weight, the input and the output once.
+  weight, the input and the output once. Successive calls take successive rows of a large weight, so that none is long.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from functools import partial
 import torch
 
 from boundby.machine.data import DTYPES, DataSource
-from boundby.machine.probe import Probe, ProbeSet, Reading, Unit, rate_of
+from boundby.machine.probe import Probe, ProbeSet, Reading, Unit, rate_of, taking_turns
 from boundby.results.machine import Finding
 from boundby.timing.clock import Clock, monotonic_ns
 
@@ -63,7 +63,6 @@ SHAPES: dict[str, tuple[tuple[str, tuple[int, int, int, int]], ...]] = {
         ("mm_nt", (1, 128, 10, 512)),
         ("mm_nt", (1, 128, 512, 512)),
         ("mm_nt", (1, 512, 512, 512)),
-        ("mm_nt", (1, 1024, 1024, 1024)),
         ("mm_tn", (1, 192, 64, 2048)),
         ("mm_tn", (1, 256, 64, 3072)),
         ("mm_tn", (1, 192, 64, 96)),
@@ -87,26 +86,27 @@ CONVOLUTIONS = (
     (1, 8, 8, 8, 3, 1, 1),
     (16, 16, 8, 16, 3, 1, 1),
     (32, 3, 32, 32, 3, 1, 1),
-    (16, 32, 32, 32, 3, 1, 1),
-    (32, 64, 16, 64, 3, 2, 1),
-    (16, 64, 16, 128, 3, 1, 1),
-    (8, 256, 8, 256, 3, 1, 1),
+    (4, 32, 32, 32, 3, 1, 1),
+    (8, 64, 16, 64, 3, 2, 1),
+    (4, 64, 16, 128, 3, 1, 1),
+    (2, 256, 8, 256, 3, 1, 1),
     (64, 1, 28, 16, 5, 1, 1),
-    (1, 64, 56, 64, 3, 1, 1),
+    (1, 64, 28, 64, 3, 1, 1),
     (16, 64, 16, 64, 1, 1, 1),
     (32, 128, 8, 256, 1, 1, 1),
     (16, 64, 16, 64, 3, 1, 64),
 )
-BF16_CONVOLUTIONS = ((16, 64, 16, 128, 3, 1, 1), (32, 64, 16, 64, 3, 2, 1))
+BF16_CONVOLUTIONS = ((4, 64, 16, 128, 3, 1, 1), (8, 64, 16, 64, 3, 2, 1))
 
 # (batch, heads, length, head width)
-ATTENTIONS = ((4, 4, 96, 16), (32, 4, 96, 16), (1, 8, 512, 64), (8, 12, 128, 64))
+ATTENTIONS = ((4, 4, 96, 16), (32, 4, 96, 16), (1, 2, 512, 64), (2, 12, 128, 64))
 
 SKINNY_ROWS = (1, 2, 4, 8)
 # nn.Linear weights of (n, k) that stay in cache.
 SKINNY_CACHED = {"fp32": (512, 1024), "bf16": (1024, 1024)}
 # Several times the last cache of most machines.
 LARGE_WEIGHT_BYTES = 128 << 20
+WEIGHT_PIECE_BYTES = 16 << 20
 
 
 def matmul_probes(data: DataSource, *, dtypes: tuple[str, ...], memory_bytes: int) -> ProbeSet:
@@ -341,10 +341,14 @@ def _add_skinny(board: _Board, data: DataSource, dtype: str, memory_bytes: int) 
         weight = data.large(outputs * inputs, dtype=dtype).view(outputs, inputs)
         for rows in SKINNY_ROWS:
             x = data.normal(rows, inputs, dtype=dtype)
-            out = torch.empty(rows, outputs, dtype=DTYPES[dtype], device="cpu")
             shape = (1, rows, outputs, inputs)
-            key = board.probe(f"mv {shape} {dtype}", partial(torch.mm, x, weight.mT, out=out))
-            moved = item * (outputs * inputs + rows * (inputs + outputs))
+            pieces = weight.chunk(max(1, outputs * inputs * item // WEIGHT_PIECE_BYTES))
+            calls = [
+                partial(torch.mm, x, piece.mT, out=torch.empty(rows, len(piece), dtype=DTYPES[dtype], device="cpu"))
+                for piece in pieces
+            ]
+            key = board.probe(f"mv {shape} {dtype}", calls[0] if len(calls) == 1 else taking_turns(calls))
+            moved = item * (outputs * inputs + rows * (len(pieces) * inputs + outputs)) / len(pieces)
             board.rate("mv", dtype, shape, (key, tiny), moved, "byte/s")
 
 

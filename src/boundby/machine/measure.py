@@ -21,12 +21,12 @@ from boundby.timing.clock import Clock, monotonic_ns
 
 MOST_MEMORY_BYTES = 2 << 30
 MOST_MEMORY_SHARE = 0.25
-# torch itself, its libraries and their workspaces.
-_FIXED_MEMORY_BYTES = 400 << 20
+# torch itself, its workspaces, and the probes whose size does not depend on memory.
+_FIXED_MEMORY_BYTES = 480 << 20
 # With fewer rounds than this, one bad moment decides a ceiling.
-FEWEST_ROUNDS = 3
+FEWEST_ROUNDS = 5
 # Above this share of probes whose median is over 1.25 times their fastest, the machine was not quiet.
-_UNSTEADY_SHARE = 0.2
+_UNSTEADY_SHARE = 0.1
 
 Progress = Callable[[float, str], None]
 
@@ -36,6 +36,7 @@ def measure_machine(
     threads: int | None = None,
     budget_s: float = 18.0,
     progress: Progress | None = None,
+    affinity: tuple[int, ...] | None = None,
     clock: Clock = monotonic_ns,
 ) -> Machine:
     """This computer and its ceilings, measured in this process.
@@ -44,6 +45,8 @@ def measure_machine(
         threads: how many threads torch is to use; as many as it uses now where None. The setting is put back.
         budget_s: how long it may take, seconds. At least one round of all probes is taken, however small the budget.
         progress: told (share done, what is being done) now and then.
+        affinity: the CPUs this process may run on, where they were read before torch bound its threads to some of
+            them; asked of the operating system where None.
         clock: nanoseconds.
 
     Returns:
@@ -89,7 +92,7 @@ def measure_machine(
             broken=rounds.broken,
         )
         ceilings = read_ceilings(probes.readings + _anchor_readings(), everything, threads=used)
-    description = describe_machine(threads=used, measured_at=now_text())
+    description = describe_machine(threads=used, affinity=affinity, measured_at=now_text())
     tell(1.0, "done")
     return Machine(
         description=description,

@@ -37,7 +37,7 @@ from boundby.machine.probe import (
 )
 from boundby.timing.clock import monotonic_ns
 
-FAULT_BYTES = 16 << 20
+FAULT_BYTES = 4 << 20
 SMALL_LIST = 2
 LARGE_LIST = 34
 SHORT_CHAIN = 4

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Literal
 
 from boundby.results.machine import CeilingKind
@@ -71,6 +72,16 @@ def join(sets: Sequence[ProbeSet]) -> ProbeSet:
         for probe in one.probes:
             probes.setdefault(probe.key, probe)
     return ProbeSet(probes=tuple(probes.values()), readings=tuple(reading for one in sets for reading in one.readings))
+
+
+def taking_turns(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+    """One callable that does the next of ``calls`` each time, round and round.
+
+    A pass over much memory is split this way into calls of a millisecond or two: another process that takes the core
+    now and then would fall into every long call, and only into some short ones.
+    """
+    turns = cycle(calls)
+    return lambda: next(turns)()
 
 
 def seconds_of(windows: Sequence[Window]) -> float:

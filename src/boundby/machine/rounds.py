@@ -16,7 +16,7 @@ from boundby.machine.probe import Probe, Reading, Window
 from boundby.results.machine import Ceiling
 from boundby.timing.clock import Clock, clock_resolution_ns, monotonic_ns
 from boundby.timing.sampling import MAX_LOOPS, STEPS_PER_WINDOW
-from boundby.timing.statistics import SPREAD_LIMIT, quantile, spread
+from boundby.timing.statistics import SPREAD_LIMIT, spread
 
 MAX_ROUNDS = 25
 WINDOWS_PER_VISIT = 4
@@ -24,7 +24,12 @@ LONGEST_WINDOW_S = 5e-4
 SHORTEST_WINDOW_S = 1e-4
 # What a call this long finds in the caches when it starts is a small part of it.
 _LONG_CALL_S = 2e-3
-# A visit that takes this many times what was planned was disturbed; the rest of it is left for the next round.
+# Probes whose fastest window no other confirms are visited this many times more after each round.
+_EXTRA_VISITS = 2
+_NEAR = 0.1
+# Where a window is looked at whether it is worth going on with.
+_PARTS = 5
+# A window or visit that takes this many times what was planned was disturbed; the rest of it is left out.
 _DISTURBED = 3.0
 # The fast side of the samples says what the machine can do, but its very edge is luck: a low quantile repeats better.
 VALUE_QUANTILE = 0.15
@@ -56,6 +61,9 @@ def take_rounds(
 ) -> Rounds:
     """Times all probes in turns until the deadline; one round at least, even if that takes longer.
 
+    After each round, probes whose fastest window stands alone are visited again: on a quiet machine there are hardly
+    any, on a busy one they get the time.
+
     Args:
         probes: what to time.
         deadline_ns: when to stop, by ``clock``.
@@ -72,12 +80,15 @@ def take_rounds(
     window_s = _window_for(list(costs.values()), (deadline_ns - clock()) * 1e-9, clock)
     windows: dict[str, list[Window]] = {probe.key: [] for probe in working}
     dropped = rounds = 0
-    quarter = max(1, -(-len(working) // 4))
-    while rounds < max_rounds:
-        for index, probe in enumerate(working):
+
+    def visit(some: Sequence[Probe], *, to_the_end: bool) -> bool:
+        """Visits these probes in turn; whether it came to the end before the deadline."""
+        nonlocal dropped
+        quarter = max(1, -(-len(working) // 4))
+        for index, probe in enumerate(some):
             now_ns = clock()
-            if rounds and now_ns >= deadline_ns:
-                return Rounds(windows=windows, rounds=rounds, dropped=dropped, broken=broken)
+            if now_ns >= deadline_ns and not to_the_end:
+                return False
             if index % quarter == 0:
                 between()
                 progress(min(1.0, max(0.0, (now_ns - start_ns) / max(1, deadline_ns - start_ns))))
@@ -88,7 +99,14 @@ def take_rounds(
                     costs[probe.key] = min(costs[probe.key], window.seconds)
                 else:
                     dropped += 1
+        return True
+
+    while rounds < max_rounds and visit(working, to_the_end=rounds == 0):
         rounds += 1
+        for _ in range(_EXTRA_VISITS):
+            doubtful = [probe for probe in working if not _confirmed(windows[probe.key])]
+            if not doubtful or not visit(doubtful, to_the_end=False):
+                break
     return Rounds(windows=windows, rounds=rounds, dropped=dropped, broken=broken)
 
 
@@ -159,11 +177,21 @@ def _band(reading: Reading, windows: Mapping[str, Sequence[Window]]) -> tuple[fl
     return value, min(known, default=value), max(known, default=value)
 
 
+def _confirmed(windows: Sequence[Window]) -> bool:
+    """Whether the fastest window has another near it: one alone may be luck, and all of them may be disturbed."""
+    if len(windows) < 2:
+        return False
+    first, second = sorted(window.seconds for window in windows)[:2]
+    return second <= first * (1 + _NEAR)
+
+
 def _at(windows: Sequence[Window], share: float) -> Window:
-    return Window(
-        seconds=quantile([one.seconds for one in windows], share),
-        faults=quantile([one.faults for one in windows], 0.5),
-    )
+    """The window at this share of the way from the fastest to the slowest.
+
+    One that was taken, never a mean of two: on a busy machine one may be good and its neighbour ten times as long.
+    """
+    ordered = sorted(windows, key=lambda one: one.seconds)
+    return ordered[int(share * (len(ordered) - 1))]
 
 
 def _first_costs(probes: Sequence[Probe], clock: Clock) -> tuple[dict[str, float], tuple[tuple[str, str], ...]]:
@@ -212,14 +240,28 @@ def _visit(probe: Probe, cost_s: float, window_s: float, clock: Clock, faults: C
     visit: list[Window] = []
     spent_s = 0.0
     for _ in range(WINDOWS_PER_VISIT):
-        faults_before = faults()
-        before = clock()
-        for _ in repeat(None, loops):
-            call()
-        seconds = (clock() - before) * 1e-9
-        visit.append(Window(seconds=seconds / loops, faults=(faults() - faults_before) / loops))
+        window, seconds = _window(call, loops, _DISTURBED * window_s, clock, faults)
+        visit.append(window)
         spent_s += seconds
         # A call longer than its share of the plan needs no second window; the next round brings one.
         if spent_s + loops * cost_s > planned_s * (1.0 if loops == 1 else _DISTURBED):
             break
     return visit
+
+
+def _window(
+    call: Callable[[], object], loops: int, limit_s: float, clock: Clock, faults: Callable[[], int]
+) -> tuple[Window, float]:
+    """One window and the seconds it took; cut short at a part of its calls where it is already over the limit."""
+    part = max(1, loops // _PARTS)
+    done, limit_ns = 0, limit_s * 1e9
+    faults_before = faults()
+    before = now = clock()
+    while done < loops and 0 <= now - before <= limit_ns:
+        count = min(part, loops - done)
+        for _ in repeat(None, count):
+            call()
+        done += count
+        now = clock()
+    seconds = (now - before) * 1e-9
+    return Window(seconds=seconds / done, faults=(faults() - faults_before) / done), seconds

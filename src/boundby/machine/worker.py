@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from boundby.machine.describe import process_affinity
 from boundby.results.machine_file import encode_machine
 from boundby.timing.clock import monotonic_ns
 
@@ -40,11 +41,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             output.write(msgspec.json.encode({"share": share, "what": what}) + b"\n")
 
         tell(0.0, "starting torch")
+        # Once torch runs with OMP_PROC_BIND, this thread may run on one CPU only.
+        affinity = process_affinity()
         from boundby.machine.measure import measure_machine
 
         spent_s = (monotonic_ns() - options.started) * 1e-9
         machine = measure_machine(
-            threads=options.threads, budget_s=max(_LEAST_BUDGET_S, options.budget - spent_s - _ENDING_S), progress=tell
+            threads=options.threads,
+            affinity=affinity,
+            budget_s=max(_LEAST_BUDGET_S, options.budget - spent_s - _ENDING_S),
+            progress=tell,
         )
         document = encode_machine(machine)
         output.write(msgspec.json.encode({"machine": msgspec.Raw(document)}).replace(b"\n", b" ") + b"\n")

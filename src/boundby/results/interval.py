@@ -42,4 +42,8 @@ class Interval:
 
 def interval(value: float, low: float | None = None, high: float | None = None) -> Interval:
     """An interval from a value and optional ends; ends are widened, never the value moved."""
-    return Interval(value=value, low=min(value, value if low is None else low), high=max(value, value if high is None else high))
+    return Interval(
+        value=value,
+        low=value if low is None else min(value, low),
+        high=value if high is None else max(value, high),
+    )

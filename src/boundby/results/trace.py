@@ -16,9 +16,9 @@ StepKind = Literal["training", "inference", "callable"]
 class OpSite:
     """One distinct op of a step: the same op, signature, source line, module and phase share one site.
 
-    ``shapes`` is a short text of the tensor inputs for people (``96x64 64x192``). ``line`` is ``file.py:12`` of the
-    innermost frame outside torch (for a backward op: of the forward op that made it), ``code`` that line's text. ``items`` is the length of the op's
-    longest list of tensors (foreach ops), 0 without one.
+    ``shapes`` is a short text of the tensor inputs for people (``96x64 64x192``). ``path`` and ``line`` are those of the
+    innermost frame outside torch (for a backward op: of the forward op that made it), ``code`` that line's text.
+    ``items`` is the length of the op's longest list of tensors (foreach ops), 0 without one.
     """
 
     op: str
@@ -62,7 +62,10 @@ class StepClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnchorReading:
-    """How fast the machine was at one moment: seconds per fixed probe, keyed by ``matmul``, ``cache``, ``memory``, ``dispatch``."""
+    """How fast the machine was at one moment: seconds per fixed probe.
+
+    Keys are ``matmul``, ``cache``, ``memory`` and ``dispatch``.
+    """
 
     at_s: float
     seconds: dict[str, float]

@@ -80,11 +80,11 @@ def dropout() -> torch.Tensor:
 def lbfgs() -> torch.Tensor:
     model = mlp()
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
-    x, y = batch(64)
     loss = torch.zeros(())
     for _ in range(STEPS):
+        x, y = batch(64)
 
-        def closure() -> torch.Tensor:
+        def closure(x: torch.Tensor = x, y: torch.Tensor = y) -> torch.Tensor:
             optimizer.zero_grad()
             value = F.mse_loss(model(x), y)
             value.backward()
@@ -320,6 +320,22 @@ def two_lengths() -> torch.Tensor:
         x, y = batch()
         optimizer.zero_grad()
         for _ in range(1 + 2 * (step % 2)):
+            x = x * 1.01
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+    return loss
+
+
+@loop
+def random_lengths() -> torch.Tensor:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    loss = torch.zeros(())
+    for _ in range(2 * STEPS):
+        x, y = batch()
+        optimizer.zero_grad()
+        for _ in range(random.randint(1, 9)):
             x = x * 1.01
         loss = F.mse_loss(model(x), y)
         loss.backward()

@@ -6,28 +6,31 @@ from typing import Any
 
 import torch
 
-from boundby.capture.costs.registry import cost_of, is_data_dependent, on_new_rule
+from boundby.capture.costs.registry import cost_of, forget_on_new_rule, is_data_dependent
 from boundby.capture.costs.traffic import shapes_text, tensors_in
 from boundby.results.counts import OpCost
 
 _LIMIT = 50_000
 
 _strided = torch.strided
-_cacheable: dict[Any, bool] = {}
+# By id, as hashing an op runs Python code; the list keeps the ids from being used again.
+_cacheable: dict[int, bool] = {}
+_known_ops: list[Any] = []
 
 
 def signature(func: Any, args: Any, kwargs: Any) -> Any:
-    """A hashable key of all that an op's cost depends on, or None where it depends on tensors' values.
+    """A key of all that an op's cost depends on, or None where it depends on tensors' values.
 
     The key holds the op; of each tensor the sizes, strides and dtype; of tensors of one storage which and where; of
     each number its value (a float: whether it is zero).
     """
-    cacheable = _cacheable.get(func)
+    cacheable = _cacheable.get(id(func))
     if cacheable is None:
-        cacheable = _cacheable[func] = not is_data_dependent(func)
+        _known_ops.append(func)
+        cacheable = _cacheable[id(func)] = not is_data_dependent(func)
     if not cacheable:
         return None
-    key: list[Any] = [func]
+    key: list[Any] = [id(func)]
     storages: list[int] = []
     try:
         _describe(args, key, storages)
@@ -36,17 +39,15 @@ def signature(func: Any, args: Any, kwargs: Any) -> Any:
                 key.append(name)
                 _describe((kwargs[name],), key, storages)
         if len(storages) > 1 and len(set(storages)) < len(storages):
-            first = {}
+            first: dict[int, int] = {}
             for index, storage in enumerate(storages):
                 first.setdefault(storage, index)
             key.append(tuple([first[storage] for storage in storages]))
             key.append(tuple([int(tensor.storage_offset()) for tensor in tensors_in([args, *kwargs.values()])]))
-        found = tuple(key)
-        hash(found)
-    except (RuntimeError, TypeError, NotImplementedError, _NoSignature):
-        # Sparse and nested tensors and symbolic sizes have no such key; their costs are worked out each time.
+    except (RuntimeError, NotImplementedError, _NoSignature):
+        # Sparse and nested tensors have no such key; their costs are worked out each time.
         return None
-    return found
+    return tuple(key)
 
 
 class _NoSignature(Exception):
@@ -86,7 +87,12 @@ class CostCache:
         self.misses = 0
         self.errors: dict[str, str] = {}
         self._kept: dict[Any, tuple[OpCost, str]] = {}
-        on_new_rule(self._kept.clear)
+        forget_on_new_rule(self)
+
+    def forget(self) -> None:
+        """Drop all kept costs."""
+        self._kept.clear()
+        _cacheable.clear()
 
     def lookup(self, func: Any, args: Any, kwargs: Any, out: Any) -> tuple[OpCost, str]:
         """The cost of one executed op and its input shapes for people.
@@ -100,7 +106,10 @@ class CostCache:
         key = signature(func, args, kwargs)
         if key is None:
             return self._work_out(func, args, kwargs, out)
-        found = self._kept.get(key)
+        try:
+            found = self._kept.get(key)
+        except TypeError:  # Symbolic sizes cannot be hashed.
+            return self._work_out(func, args, kwargs, out)
         if found is not None:
             self.hits += 1
             return found

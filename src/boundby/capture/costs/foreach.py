@@ -5,17 +5,18 @@ from __future__ import annotations
 import torch
 
 from boundby.capture.costs.pointwise import complex_factor, function_of
-from boundby.capture.costs.registry import Call, op_cost, rule
+from boundby.capture.costs.registry import Call, aten, op_cost, rule
 from boundby.results.counts import OpCost
 
-_POINTWISE = (
-    "abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min cos cosh div erf erfc exp expm1 floor frac lerp "
-    "lgamma log log10 log1p log2 maximum minimum mul neg pow reciprocal round rsqrt sigmoid sign sin sinh sqrt sub "
-    "tan tanh trunc"
-).split()
 
-
-@rule(*(f"aten::_foreach_{name}" for name in _POINTWISE))
+@rule(
+    *aten(
+        "abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min cos cosh div erf erfc exp expm1 floor frac "
+        "lerp lgamma log log10 log1p log2 maximum minimum mul neg pow reciprocal round rsqrt sigmoid sign sin sinh "
+        "sqrt sub tan tanh trunc",
+        prefix="_foreach_",
+    )
+)
 def _foreach(call: Call) -> OpCost:
     base = call.schema.base.removeprefix("aten::_foreach_")
     outputs = call.outputs()
@@ -71,7 +72,9 @@ def _fused_optimizer(call: Call) -> OpCost:
         skip_read.append("momentum_buffer_list")
     if call.schema.base == "aten::_fused_sgd" and call.arg("is_first_step", False):
         skip_read.append("momentum_buffer_list")
-    skip_write = [name for name in skip_read if not (name == "momentum_buffer_list" and call.arg("is_first_step", False))]
+    skip_write = [
+        name for name in skip_read if not (name == "momentum_buffer_list" and call.arg("is_first_step", False))
+    ]
     if call.arg("grad_scale") is None:
         skip_write.append("grads")
     writes: list[torch.Tensor] = []

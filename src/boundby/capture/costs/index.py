@@ -30,7 +30,7 @@ def distinct_values(index: torch.Tensor, limit: int) -> int:
         seen = torch.zeros(limit, dtype=torch.bool, device=index.device)
         seen[flat] = True
         return int(seen.sum())
-    return torch.unique(flat).numel()
+    return int(torch.unique(flat).numel())
 
 
 def _selected(call: Call, table: torch.Tensor, index: torch.Tensor, rows: int) -> OpCost:
@@ -73,7 +73,7 @@ def _along(table: torch.Tensor, dim: int, index: torch.Tensor) -> int:
             view[axis] = -1
             place += torch.arange(index.shape[axis], device=index.device).view(view) * step
         step *= table.shape[axis]
-    return torch.unique(place).numel()
+    return int(torch.unique(place).numel())
 
 
 @rule("aten::gather", data_dependent=True)
@@ -107,7 +107,7 @@ def _indexed(table: torch.Tensor, indices: Any) -> int:
             axis += index.dim()
         else:
             if not _values_known(index):
-                return min(table.numel(), index.numel() * (table.numel() // max(1, table.shape[axis])))
+                return min(table.numel(), int(index.numel()) * (table.numel() // max(1, table.shape[axis])))
             places.append(index)
             sizes.append(table.shape[axis])
             axis += 1

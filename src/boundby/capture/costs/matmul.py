@@ -64,7 +64,7 @@ def _sparse_sparse_macs(a: torch.Tensor, b: torch.Tensor) -> int:
 
 def _dense_or_stored(call: Call, a: torch.Tensor, b: torch.Tensor) -> OpCost:
     if a.is_nested or b.is_nested:
-        return op_cost(call, "matmul", modelled=False)
+        return _nested_product(call, a, b)
     if not _is_dense(a) or not _is_dense(b):
         return _stored_product(call, a, b)
     if a.dim() == 3:
@@ -74,7 +74,26 @@ def _dense_or_stored(call: Call, a: torch.Tensor, b: torch.Tensor) -> OpCost:
     return product_cost(call, 1, m, n, a.shape[-1])
 
 
-@rule("aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::vdot", "aten::_int_mm", "aten::_scaled_mm")
+def _nested_product(call: Call, a: torch.Tensor, b: torch.Tensor) -> OpCost:
+    """Products of the components of strided nested tensors, each of its own size."""
+    if not (a.is_nested and b.is_nested):
+        return op_cost(call, "matmul", modelled=False)
+    left, right = a._nested_tensor_size().tolist(), b._nested_tensor_size().tolist()
+    macs = sum(prod(rows) * columns[-1] for rows, columns in zip(left, right, strict=True))
+    return op_cost(call, "matmul", matmul_flops=mac_flops(a.dtype) * macs)
+
+
+@rule(
+    "aten::mm",
+    "aten::bmm",
+    "aten::matmul",
+    "aten::mv",
+    "aten::dot",
+    "aten::vdot",
+    "aten::_int_mm",
+    "aten::_scaled_mm",
+    "aten::_scaled_mm_v2",
+)
 def _product(call: Call) -> OpCost:
     return _dense_or_stored(call, call.args[0], call.args[1])
 
@@ -120,7 +139,11 @@ def _trilinear(call: Call) -> OpCost:
     summed = set(call.args[6])
     sizes = [
         max(
-            (tensor.shape[dim - sum(gone < dim for gone in lacks)] for tensor, lacks in zip((one, two, three), absent, strict=True) if dim not in lacks),
+            (
+                tensor.shape[dim - sum(gone < dim for gone in lacks)]
+                for tensor, lacks in zip((one, two, three), absent, strict=True)
+                if dim not in lacks
+            ),
             default=1,
         )
         for dim in range(one.dim() + len(absent[0]))
@@ -137,10 +160,10 @@ def _trilinear(call: Call) -> OpCost:
 @rule("aten::linear", "aten::mkldnn_linear", "mkldnn::_linear_pointwise", "mkl::_mkl_linear")
 def _linear(call: Call) -> OpCost:
     """A linear layer that reached a backend whole: every output element takes one pass over the inner dimension."""
-    x = call.args[0]
+    x, out = call.args[0], call.out
     if x.is_nested:
-        return op_cost(call, "matmul", modelled=False)
-    out = call.out
+        # Strided nested tensors have a kernel of their own: every stored element meets every output feature.
+        return op_cost(call, "matmul", matmul_flops=mac_flops(x.dtype) * x.numel() * call.args[1].shape[0])
     k = x.shape[-1]
     n = out.shape[-1]
     m = out.numel() // n if n else 0
@@ -176,9 +199,27 @@ def _packed_linear(call: Call) -> OpCost:
 def _packed_product(call: Call) -> OpCost:
     x, out = call.args[0], call.out
     m, n, k = x.shape[0], out.shape[1], x.shape[1]
-    return op_cost(
-        call, "matmul", matmul_flops=2 * m * n * k, matmul_shape=MatmulShape(batch=1, m=m, n=n, k=k)
-    )
+    return op_cost(call, "matmul", matmul_flops=2 * m * n * k, matmul_shape=MatmulShape(batch=1, m=m, n=n, k=k))
+
+
+@rule("aten::_grouped_mm", "aten::_scaled_grouped_mm", "aten::_scaled_grouped_mm_v2")
+def _grouped_product(call: Call) -> OpCost:
+    """Products of row groups with a matrix each (mixture of experts): every row, or every inner element, once."""
+    a, b = call.args[0], call.args[1]
+    groups = a.shape[0] if a.dim() == b.dim() == 3 else 1
+    return op_cost(call, "matmul", matmul_flops=mac_flops(a.dtype) * groups * a.shape[-2] * a.shape[-1] * b.shape[-1])
+
+
+@rule("aten::_euclidean_dist")
+def _distances(call: Call) -> OpCost:
+    """``cdist`` by a product: each row gains its norm and a one, so the inner dimension is two longer.
+
+    Source: aten/src/ATen/native/Distance.cpp, ``_euclidean_dist``.
+    """
+    a, b = call.args[0], call.args[1]
+    macs = prod(call.out.shape) * (a.shape[-1] + 2)
+    shape = MatmulShape(batch=prod(a.shape[:-2]), m=a.shape[-2], n=b.shape[-2], k=a.shape[-1] + 2)
+    return op_cost(call, "matmul", matmul_flops=2 * macs, matmul_shape=shape)
 
 
 @rule("aten::linear_backward", "aten::mkldnn_linear_backward")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import torch
 
-from boundby.capture.costs.registry import RULES, Call, op_cost, rule
+from boundby.capture.costs.registry import RULES, Call, aten, op_cost, rule
 from boundby.results.counts import OpCost
 
 # The scalar function that does an op's work, where the op's own name does not say it.
 FUNCTIONS = {
     **dict.fromkeys(("sub", "rsub", "heaviside"), "add"),
-    **dict.fromkeys(("lerp", "addcmul", "square", "tanh_backward", "sigmoid_backward", "ldexp", "deg2rad", "rad2deg"), "mul"),
+    **dict.fromkeys(
+        ("lerp", "addcmul", "square", "tanh_backward", "sigmoid_backward", "ldexp", "deg2rad", "rad2deg"), "mul"
+    ),
     **dict.fromkeys(("addcdiv", "reciprocal", "remainder", "fmod", "floor_divide"), "div"),
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "equal"), "compare"),
     **dict.fromkeys(("maximum", "minimum", "fmax", "fmin", "clamp", "clamp_min", "clamp_max", "max", "min"), "compare"),
     **dict.fromkeys(("relu", "threshold", "threshold_backward", "hardtanh", "hardtanh_backward", "sign"), "compare"),
-    **dict.fromkeys(("leaky_relu", "leaky_relu_backward", "hardshrink", "softshrink", "hardshrink_backward"), "compare"),
+    **dict.fromkeys(
+        ("leaky_relu", "leaky_relu_backward", "hardshrink", "softshrink", "hardshrink_backward"), "compare"
+    ),
     **dict.fromkeys(("softshrink_backward", "_prelu_kernel", "_prelu_kernel_backward", "_add_relu"), "compare"),
     **dict.fromkeys(("hardsigmoid", "hardsigmoid_backward", "hardswish", "hardswish_backward", "relu6"), "compare"),
     **dict.fromkeys(("isnan", "isinf", "isposinf", "isneginf", "signbit", "nan_to_num"), "compare"),
@@ -42,7 +46,7 @@ _POWERS = {2: "mul", 3: "mul", 0.5: "sqrt", -0.5: "rsqrt", -1: "div", -2: "div"}
 
 
 def function_of(base: str) -> str:
-    """The scalar function that an op named ``base`` (no namespace, no trailing underscore) puts its elements through."""
+    """The scalar function that an op named ``base`` (without namespace and trailing underscore) computes."""
     return FUNCTIONS.get(base, base.removeprefix("special_").removesuffix("_backward"))
 
 
@@ -79,17 +83,14 @@ def pointwise_cost(call: Call) -> OpCost:
 
 RULES["pointwise"] = pointwise_cost
 rule(
-    *(
-        f"aten::{name}"
-        for name in (
-            "_add_relu _masked_scale _fused_dropout native_dropout _prelu_kernel _prelu_kernel_backward complex polar "
-            "elu_backward floor_divide glu glu_backward glu_jvp glu_backward_jvp hardshrink_backward "
-            "hardsigmoid_backward hardswish hardswish_backward hardtanh_backward leaky_relu_backward linalg_cross "
-            "log_sigmoid_backward log_sigmoid_forward rrelu_with_noise rrelu_with_noise_backward softplus_backward "
-            "softshrink_backward addr __ilshift__ __irshift__ mish_backward celu_backward square "
-            "_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _thnn_fused_gru_cell "
-            "_thnn_fused_gru_cell_backward _transform_bias_rescale_qkv"
-        ).split()
+    *aten(
+        "_add_relu _masked_scale _fused_dropout native_dropout _prelu_kernel _prelu_kernel_backward complex polar "
+        "elu_backward floor_divide glu glu_backward glu_jvp glu_backward_jvp hardshrink_backward hardsigmoid_backward "
+        "hardswish hardswish_backward hardtanh_backward leaky_relu_backward linalg_cross log_sigmoid_backward "
+        "log_sigmoid_forward rrelu_with_noise rrelu_with_noise_backward softplus_backward softshrink_backward addr "
+        "__ilshift__ __irshift__ mish_backward celu_backward square _thnn_fused_lstm_cell "
+        "_thnn_fused_lstm_cell_backward_impl _thnn_fused_gru_cell _thnn_fused_gru_cell_backward "
+        "_transform_bias_rescale_qkv"
     )
 )(pointwise_cost)
 
@@ -97,5 +98,6 @@ rule(
 @rule("aten::equal")
 def _equal(call: Call) -> OpCost:
     first = call.args[0]
-    return op_cost(call, "reduction", function="compare", function_elements=first.numel(), pointwise_flops=first.numel())
-
+    return op_cost(
+        call, "reduction", function="compare", function_elements=first.numel(), pointwise_flops=first.numel()
+    )

@@ -43,7 +43,10 @@ def _stack(call: Call) -> OpCost:
     x, weights = call.args[0], call.args[1]
     rows = x.numel() // x.shape[-1] if x.shape[-1] else 0
     return op_cost(
-        call, "recurrent", matmul_flops=2 * rows * sum(one.numel() for one in weights if one.dim() == 2), function="sigmoid"
+        call,
+        "recurrent",
+        matmul_flops=2 * rows * sum(one.numel() for one in weights if one.dim() == 2),
+        function="sigmoid",
     )
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from boundby.capture.costs.registry import RULES, Call, op_cost, rule
+from boundby.capture.costs.registry import RULES, Call, aten, op_cost, rule
 from boundby.results.counts import OpCost, OpKind
-
-
-def _aten(names: str) -> list[str]:
-    return [f"aten::{name}" for name in names.split()]
 
 
 def _by_traffic(kind: OpKind, names: list[str], function: str | None = None) -> None:
@@ -30,12 +26,12 @@ _by_traffic(
     "reduction",
     [
         "reduction",
-        *_aten(
+        *aten(
             "_aminmax _cummax_helper _cummin_helper cummax cummin cumprod cumsum logcumsumexp _logcumsumexp dist "
             "trace median nanmedian mode kthvalue histc bincount _sparse_sum _nested_sum_backward hash_tensor "
             "segment_reduce _sparse_csr_sum _weight_norm_interface _weight_norm_interface_backward renorm "
             "_cdist_forward _cdist_backward _pdist_forward _pdist_backward unfold_backward col2im "
-            "_amp_foreach_non_finite_check_and_unscale _amp_update_scale linalg__powsum max min "
+            "_amp_foreach_non_finite_check_and_unscale _amp_update_scale linalg__powsum max min allclose "
             "reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward "
             "replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward isin "
             "_sparse_sum_backward"
@@ -44,7 +40,7 @@ _by_traffic(
 )
 _by_traffic(
     "softmax",
-    _aten(
+    aten(
         "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data _safe_softmax _masked_softmax "
         "_masked_softmax_backward softmax log_softmax _sparse_softmax _sparse_log_softmax "
         "_nested_tensor_softmax_with_shape _sparse_softmax_backward_data _sparse_log_softmax_backward_data"
@@ -53,7 +49,7 @@ _by_traffic(
 )
 _by_traffic(
     "norm",
-    _aten(
+    aten(
         "native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward "
         "native_batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward batch_norm_backward "
         "_fused_rms_norm _fused_rms_norm_backward native_norm batch_norm_stats batch_norm_elemt "
@@ -64,7 +60,7 @@ _by_traffic(
 )
 _by_traffic(
     "loss",
-    _aten(
+    aten(
         "mse_loss mse_loss_backward binary_cross_entropy binary_cross_entropy_backward "
         "binary_cross_entropy_with_logits huber_loss huber_loss_backward smooth_l1_loss smooth_l1_loss_backward "
         "soft_margin_loss soft_margin_loss_backward multi_margin_loss multi_margin_loss_backward "
@@ -73,7 +69,7 @@ _by_traffic(
 )
 _by_traffic(
     "pool",
-    _aten(
+    aten(
         "avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward _adaptive_avg_pool2d "
         "_adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool1d "
         "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_avg_pool3d_backward adaptive_max_pool2d "
@@ -94,15 +90,16 @@ _by_traffic(
 )
 _by_traffic(
     "sort",
-    _aten(
+    aten(
         "sort topk _unique _unique2 unique_dim unique_consecutive unique_dim_consecutive searchsorted bucketize "
-        "nonzero nonzero_static argsort msort histogram"
+        "nonzero nonzero_static argsort msort histogram "
+        "_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors"
     ),
     "sort",
 )
 _by_traffic(
     "copy",
-    _aten(
+    aten(
         "quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic dequantize "
         "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask"
     ),
@@ -110,7 +107,7 @@ _by_traffic(
 
 
 @rule(
-    *_aten(
+    *aten(
         "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional cudnn_batch_norm "
         "miopen_batch_norm _batch_norm_with_update _batch_norm_with_update_functional batch_norm_update_stats"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,9 @@ class Call:
     def inputs(self, without: Sequence[str] = ()) -> list[torch.Tensor]:
         """The tensors the op reads: all but ``out=`` tensors and the arguments named in ``without``."""
         skip = self.schema.outs
-        return [t for name, value in self.named() if name not in skip and name not in without for t in tensors_in(value)]
+        return [
+            t for name, value in self.named() if name not in skip and name not in without for t in tensors_in(value)
+        ]
 
     def changed(self) -> list[torch.Tensor]:
         """The tensors the op changes in place, ``out=`` tensors included."""
@@ -81,8 +84,10 @@ Rule = Callable[[Call], OpCost]
 
 RULES: dict[str, Rule] = {}
 _user_rules: dict[Any, Callable[..., int | OpCost]] = {}
+_user_data_dependent: set[Any] = set()
 _resolved: dict[Any, tuple[Rule, Schema]] = {}
-_observers: list[Callable[[], None]] = []
+# What is kept by signature, to be emptied when a rule is added.
+_kept: weakref.WeakSet[Any] = weakref.WeakSet()
 
 DATA_DEPENDENT: set[str] = set()
 
@@ -105,7 +110,14 @@ def rule(*names: str, data_dependent: bool = False) -> Callable[[Rule], Rule]:
     return register
 
 
-def cost_rule(op: Any) -> Callable[[Callable[..., int | OpCost]], Callable[..., int | OpCost]]:
+def aten(names: str, prefix: str = "") -> list[str]:
+    """Qualified aten op names from names separated by spaces."""
+    return [f"aten::{prefix}{name}" for name in names.split()]
+
+
+def cost_rule(
+    op: Any, *, data_dependent: bool = False
+) -> Callable[[Callable[..., int | OpCost]], Callable[..., int | OpCost]]:
     """Register the cost of a custom op.
 
     The decorated function gets the op's arguments and its result as ``out``, and returns the FLOPs of a matmul-class
@@ -117,6 +129,7 @@ def cost_rule(op: Any) -> Callable[[Callable[..., int | OpCost]], Callable[..., 
 
     Args:
         op: an OpOverloadPacket (``torch.ops.mylib.op``), one of its overloads, or a higher-order op.
+        data_dependent: whether the cost depends on tensors' values; else it is worked out once for the same sizes.
 
     Raises:
         TypeError: ``op`` is none of these.
@@ -126,17 +139,19 @@ def cost_rule(op: Any) -> Callable[[Callable[..., int | OpCost]], Callable[..., 
 
     def register(function: Callable[..., int | OpCost]) -> Callable[..., int | OpCost]:
         _user_rules[op] = function
+        if data_dependent:
+            _user_data_dependent.add(op)
         _resolved.clear()
-        for forget in _observers:
-            forget()
+        for one in _kept:
+            one.forget()
         return function
 
     return register
 
 
-def on_new_rule(forget: Callable[[], None]) -> None:
-    """Have ``forget`` called whenever a rule is registered, so that kept costs are dropped."""
-    _observers.append(forget)
+def forget_on_new_rule(keeper: Any) -> None:
+    """Have ``keeper.forget()`` called whenever a rule is registered, for as long as ``keeper`` lives."""
+    _kept.add(keeper)
 
 
 def read_schema(func: Any) -> Schema:
@@ -191,6 +206,8 @@ def is_data_dependent(func: Any) -> bool:
         return True
     if torch.Tag.dynamic_output_shape in func.tags:
         return True
+    if func in _user_data_dependent or func._overloadpacket in _user_data_dependent:
+        return True
     schema = read_schema(func)
     return schema.name in DATA_DEPENDENT or schema.base in DATA_DEPENDENT
 
@@ -205,9 +222,12 @@ def _resolve(func: Any) -> tuple[Rule, Schema]:
     if known is not None:
         return known, schema
     known = _by_structure(func, schema)
-    if known is not None:
-        return known, schema
-    return _unknown, schema
+    if known is None and func.namespace in ("aten", "prims"):
+        # Some overloads lack the tag that others of the same op have; torch's primitive ops, which forward-mode
+        # derivatives run, have the names of the aten ops they stand for.
+        name = schema.base.rpartition("::")[2]
+        known = RULES.get(f"aten::{name}") or _by_other_overloads(name)
+    return known or _unknown, schema
 
 
 def _by_structure(func: Any, schema: Schema) -> Rule | None:
@@ -222,6 +242,16 @@ def _by_structure(func: Any, schema: Schema) -> Rule | None:
     if torch.Tag.view_copy in func.tags or schema.name.endswith("_copy"):
         return RULES["copy"]
     return None
+
+
+def _by_other_overloads(name: str) -> Rule | None:
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None:
+        return None
+    tags = {tag for name in packet.overloads() for tag in getattr(packet, name).tags}
+    if torch.Tag.pointwise in tags:
+        return RULES["pointwise"]
+    return RULES["reduction"] if torch.Tag.reduction in tags else None
 
 
 def _from_user(function: Callable[..., int | OpCost]) -> Rule:

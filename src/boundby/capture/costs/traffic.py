@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -25,7 +26,7 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def components(tensor: torch.Tensor) -> list[torch.Tensor]:
+def components(tensor: Any) -> list[torch.Tensor]:
     """The dense tensors that hold a tensor's memory: itself, or a sparse tensor's indices and stored values."""
     layout = tensor.layout
     if tensor.is_nested:
@@ -165,9 +166,9 @@ def _boxes(grids: list[_Grid]) -> list[_Box] | None:
     if not all(_is_disjoint(dims) for _, dims in grids):
         return None
     steps = sorted({step for _, dims in grids for step, _ in dims} | {1})
-    if any(high % low for low, high in zip(steps, steps[1:], strict=False)):
+    if any(high % low for low, high in pairwise(steps)):
         return None
-    radix = [high // low for low, high in zip(steps, steps[1:], strict=False)]
+    radix = [high // low for low, high in pairwise(steps)]
     boxes: list[_Box] = []
     for offset, dims in grids:
         sizes = dict(dims)

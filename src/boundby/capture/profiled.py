@@ -1,0 +1,256 @@
+"""Op times from torch's own profiler: the gentlest way to watch a step.
+
+torch's profiler notes each operator call in C++, about half a microsecond each, where a dispatch mode adds seven or
+more to each op and makes torch take slower paths. Only begin, end and name of calls are taken; which call is which op of
+the step is found by walking the calls beside the op sequence of an attributed step.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_autograd: Any = torch._C._autograd
+_profiler: Any = torch._C._profiler
+# Written by the profiler at each start and stop, whatever its log level.
+_CHATTER = b"USDT:"
+# Under a dispatch mode autograd detaches the outputs it saves by an op; without one, by none.
+_MODE_ONLY = "aten::detach"
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledStep:
+    """One step under the profiler: its operator calls in order of their begin, times in ns of the wall clock.
+
+    ``waits`` are the (begin, end) of each wait for input inside the step.
+    """
+
+    names: list[str]
+    begins: array[int]
+    ends: array[int]
+    begin: int
+    end: int
+    waits: list[tuple[int, int]]
+    preemptions: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the profiled step."""
+        return (self.end - self.begin) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A profiled step laid beside a sequence of ops, an entry an op: begin and end (ns), and calls.
+
+    ``calls`` counts the op's own call and those nested in it, 0 for an op that only a dispatch mode makes; ``before``
+    those between it and the op before that are no op of their own (composites, autograd nodes); ``after`` those that
+    follow the last op.
+    """
+
+    begins: array[int]
+    ends: array[int]
+    calls: array[int]
+    before: array[int]
+    after: int
+
+
+def can_profile() -> bool:
+    """Whether the profiler is there and nobody else uses it."""
+    return hasattr(_autograd, "_enable_profiler") and not _autograd._profiler_enabled()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A step's begin and end, and its waits for input, in ns of the wall clock."""
+
+    begin: int
+    end: int
+    waits: list[tuple[int, int]]
+    preemptions: int
+
+    def holds(self, at: int) -> bool:
+        """Whether a moment is in the step and not in a wait."""
+        return self.begin <= at < self.end and not any(begin <= at < end for begin, end in self.waits)
+
+
+class ProfilingWatcher:
+    """Turns torch's profiler on and off."""
+
+    def __init__(self) -> None:
+        self._running = False
+
+    def start(self) -> None:
+        """Profile from now on."""
+        activities = {_profiler.ProfilerActivity.CPU}
+        config = _profiler.ProfilerConfig(
+            _profiler.ProfilerState.KINETO, False, False, False, False, False, _profiler._ExperimentalConfig()
+        )
+        with _without_chatter():
+            _autograd._prepare_profiler(config, activities)
+            _autograd._enable_profiler(config, activities)
+        self._running = True
+
+    def stop(self, spans: Sequence[Span] = ()) -> list[ProfiledStep]:
+        """Profile no more; the calls of each span's steps, of the thread that made most of them."""
+        if not self._running:
+            return []
+        self._running = False
+        with _without_chatter():
+            result = _autograd._disable_profiler()
+        if not spans:
+            return []
+        calls = [
+            (event.start_ns(), -event.duration_ns(), event.start_thread_id(), event.name())
+            for event in result.events()
+        ]
+        calls.sort(key=lambda call: call[:2])
+        threads = Counter(call[2] for call in calls)
+        mine = max(threads, key=lambda thread: threads[thread]) if threads else 0
+        calls = [call for call in calls if call[2] == mine]
+        starts = [call[0] for call in calls]
+        names: dict[str, str] = {}
+        steps = []
+        for span in spans:
+            inside = calls[bisect_left(starts, span.begin) : bisect_left(starts, span.end)]
+            inside = [call for call in inside if span.holds(call[0])]
+            steps.append(
+                ProfiledStep(
+                    names=[names.setdefault(call[3], call[3].rstrip("_")) for call in inside],
+                    begins=array("q", [call[0] for call in inside]),
+                    ends=array("q", [call[0] - call[1] for call in inside]),
+                    begin=span.begin,
+                    end=span.end,
+                    waits=span.waits,
+                    preemptions=span.preemptions,
+                )
+            )
+        return steps
+
+
+def count_calls(step: Callable[[], object]) -> int:
+    """How many calls the profiler notes in ``step()``."""
+    watcher = ProfilingWatcher()
+    watcher.start()
+    begin = wall_ns()
+    step()
+    span = Span(begin=begin, end=wall_ns(), waits=[], preemptions=0)
+    return sum(len(one.names) for one in watcher.stop([span]))
+
+
+def match_calls(step: ProfiledStep, ops: Sequence[str]) -> Matched | None:
+    """Find the calls that are the ops of a step, in order; None where some op has no call.
+
+    Args:
+        step: the profiled step.
+        ops: names of the step's ops as calls bear them, ``aten::mm``.
+    """
+    found = _find_all(step, ops)
+    if found is None:
+        return None
+    begins, ends, calls, before = array("q"), array("q"), array("I"), array("I")
+    last_end, last_at = step.begin, 0
+    for at in found:
+        if at is None:
+            begins.append(last_end)
+            ends.append(last_end)
+            calls.append(0)
+            before.append(0)
+            continue
+        last_end = step.ends[at]
+        begins.append(step.begins[at])
+        ends.append(last_end)
+        before.append(at - last_at)
+        last_at = _past(step, at)
+        calls.append(last_at - at)
+    return Matched(begins=begins, ends=ends, calls=calls, before=before, after=len(step.names) - last_at)
+
+
+def _find_all(step: ProfiledStep, ops: Sequence[str]) -> list[int | None] | None:
+    """The index of each op's call. An op that only a dispatch mode makes may have none."""
+    names, count = step.names, len(step.names)
+    found: list[int | None] = [None] * len(ops)
+    at = 0
+    optional: list[int] = []
+    for index, op in enumerate(ops):
+        if op == _MODE_ONLY:
+            optional.append(index)
+            continue
+        first = at
+        while at < count and names[at] != op:
+            at += 1
+        if at == count:
+            return None
+        _place_optional(step, optional, first, at, found)
+        optional = []
+        found[index] = at
+        at = _past(step, at)
+    _place_optional(step, optional, at, count, found)
+    return found
+
+
+def _place_optional(
+    step: ProfiledStep, optional: Sequence[int], first: int, last: int, found: list[int | None]
+) -> None:
+    at = first
+    for index in optional:
+        while at < last and step.names[at] != _MODE_ONLY:
+            at += 1
+        if at == last:
+            return
+        found[index] = at
+        at = _past(step, at)
+
+
+def _past(step: ProfiledStep, at: int) -> int:
+    """The index after a call and all that is nested in it."""
+    end, count = step.ends[at], len(step.names)
+    at += 1
+    while at < count and step.begins[at] < end:
+        at += 1
+    return at
+
+
+def call_name(op: Any) -> str:
+    """The name under which the profiler notes an op's call: without the overload, and in place or not all the same.
+
+    The autograd engine adds gradients up in place where nobody else holds them; under a dispatch mode somebody does.
+    """
+    schema = getattr(op, "_schema", None)
+    return (str(schema.name) if schema is not None else str(op)).rstrip("_")
+
+
+def wall_ns() -> int:
+    """The clock that the profiler's times are in."""
+    return time.time_ns()
+
+
+@contextmanager
+def _without_chatter() -> Iterator[None]:
+    """Hold back the lines that the profiler writes to standard error; pass on any others."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is no standard error to write to
+        yield
+        return
+    with tempfile.TemporaryFile() as aside:
+        os.dup2(aside.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            aside.seek(0)
+            rest = b"".join(line for line in aside if not line.startswith(_CHATTER))
+            if rest:
+                os.write(2, rest)

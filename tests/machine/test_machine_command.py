@@ -1,0 +1,83 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from boundby.cli.machine import machine_command
+from boundby.machine import ensure
+from boundby.machine.store import machine_key, save
+from boundby.results.errors import BoundbyError
+from boundby.results.machine_file import decode_machine
+
+MACHINE = decode_machine((Path(__file__).parent / "files" / "machine-version-1.json").read_bytes())
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs the command where ceilings are kept for one thread, and measuring gives a machine of two threads at once."""
+    monkeypatch.setenv("BOUNDBY_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    save(machine_key(threads=1, quick=False), MACHINE)
+    asked: list[dict[str, object]] = []
+
+    def measure(*, progress, **options):
+        asked.append(options)
+        progress(0.5, "measuring")
+        return MACHINE
+
+    monkeypatch.setattr(ensure, "_measure_apart", measure)
+
+    def run_command(*arguments: str):
+        result = CliRunner().invoke(machine_command, list(arguments))
+        result.asked = asked
+        return result
+
+    return run_command
+
+
+def test_kept_ceilings_are_shown(run):
+    result = run("--threads", "1")
+    assert result.exit_code == 0
+    assert "AMD EPYC" in result.stdout
+    assert "100 GFLOP/s" in result.stdout
+    assert result.stderr == ""
+    assert result.asked == []
+
+
+def test_json_stands_alone_on_stdout(run):
+    result = run("--threads", "1", "--json")
+    assert decode_machine(result.stdout.encode()) == MACHINE
+    result = run("--threads", "1", "--json", "--again")
+    assert json.loads(result.stdout)["schema"] == "boundby.machine"
+    assert "measuring" in result.stderr
+
+
+def test_again_measures_and_quick_asks_for_less_time(run):
+    assert run("--again", "--threads", "1").asked[-1] == {"threads": 1, "budget_s": ensure.DEFAULT_BUDGET_S}
+    assert run("--again", "--quick").asked[-1] == {"threads": None, "budget_s": ensure.QUICK_BUDGET_S}
+
+
+def test_a_file_is_written_and_never_overwritten_unasked(run, tmp_path):
+    target = tmp_path / "m.json"
+    assert run("--threads", "1", "-o", str(target)).exit_code == 0
+    assert decode_machine(target.read_bytes()) == MACHINE
+    target.write_text("precious")
+    result = run("--threads", "1", "-o", str(target))
+    assert isinstance(result.exception, BoundbyError)
+    assert result.exception.code == "output-exists"
+    assert target.read_text() == "precious"
+    assert run("--threads", "1", "-o", str(target), "--force").exit_code == 0
+    assert decode_machine(target.read_bytes()) == MACHINE
+
+
+def test_a_place_that_cannot_be_written_is_said_before_measuring(run, tmp_path):
+    result = run("--again", "-o", str(tmp_path / "nowhere" / "m.json"))
+    assert isinstance(result.exception, BoundbyError)
+    assert result.exception.code == "output-unwritable"
+    assert result.asked == []
+
+
+@pytest.mark.parametrize("threads", ["0", "-1", "two"])
+def test_a_thread_count_that_is_none_is_a_usage_error(run, threads):
+    assert run("--threads", threads).exit_code == 2
