@@ -82,7 +82,7 @@ def test_one_optimizer_steps_once_a_step():
 
 
 def test_a_done_plan_hears_no_more_events():
-    finder, steps, _ = finder_of(Limits(timed=2, watched=1))
+    finder, steps, _ = finder_of(Limits(timed=2, watched=2))
     play(finder, steps, TRAINING, [D] * 100)
     seen = finder.events_seen
     play(finder, steps, TRAINING, [D] * 100)
@@ -107,7 +107,7 @@ def test_several_optimizers_make_one_step_of_a_whole_turn(cycle):
     st.lists(st.integers(1, 6), min_size=1, max_size=4),
     st.sampled_from([TRAINING, INFERENCE]),
     st.integers(1, 8),
-    st.integers(1, 6),
+    st.integers(2, 6),
 )
 @example([5, 1], TRAINING, 8, 3)
 @example([3, 3], TRAINING, 8, 3)

@@ -20,6 +20,9 @@ class Listener:
     def mark_end(self) -> None:
         self.heard.append("end")
 
+    def mark_dropped(self) -> None:
+        self.heard.append("dropped")
+
     @contextlib.contextmanager
     def marked_input(self):
         self.heard.append("wait")
@@ -64,6 +67,7 @@ def test_an_exception_ends_no_step_and_passes(listener):
         raise error
     assert caught.value is error
     assert "end" not in listener.heard
+    assert listener.heard[-1] == "dropped"
 
 
 def test_each_turn_of_a_loop_is_a_step_that_begins_with_its_input(listener):
@@ -71,7 +75,8 @@ def test_each_turn_of_a_loop_is_a_step_that_begins_with_its_input(listener):
         listener.heard.append(batch)
     turn = ["begin", "wait", "got"]
     assert listener.heard[:10] == [*turn, "a", "end", *turn, "b", "end"]
-    assert listener.heard.count("end") == 2
+    # The last turn never came.
+    assert listener.heard[10:] == [*turn, "dropped"]
 
 
 def test_items_come_through_in_order_and_lazily(listener):
@@ -94,6 +99,7 @@ def test_a_loop_left_early_marks_no_end_for_its_last_turn(listener):
         if batch == 2:
             break
     assert listener.heard.count("end") == 1
+    assert listener.heard[-1] == "dropped"
 
 
 def test_an_exception_in_the_iterable_passes(listener):
@@ -104,6 +110,7 @@ def test_an_exception_in_the_iterable_passes(listener):
     with pytest.raises(OSError, match="disk"):
         list(boundby.step(broken()))
     assert listener.heard.count("wait") == listener.heard.count("got")
+    assert listener.heard[-1] == "dropped"
 
 
 def test_something_that_is_no_iterable_is_refused_as_python_does(listener):

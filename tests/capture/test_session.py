@@ -12,6 +12,7 @@ import warnings
 
 import numpy as np
 import pytest
+import sympy  # noqa: F401  # torch imports it late, and it adds a filter to the warnings
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
@@ -464,7 +465,7 @@ def test_a_forked_child_is_left_alone(session):
     assert session.trace().kind == "training"
 
 
-@pytest.mark.parametrize("after", [1, 9, 14])
+@pytest.mark.parametrize("after", [1, 6, 11])
 def test_an_error_of_boundbys_own_ends_watching_and_the_loop_goes_on(session, monkeypatch, after):
     model = net()
     session.arm()

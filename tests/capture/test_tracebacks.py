@@ -110,12 +110,15 @@ def test_an_error_in_a_module_called_inside_a_mark_shows_no_frame_of_boundby():
     from boundby.capture.schedule import Limits
     from boundby.capture.session import Session
 
+    def loop() -> None:
+        for turn in boundby.step(range(9)):
+            1 / (5 - turn)
+
     session = Session(limits=Limits(timed=3, watched=2))
     session.arm()
     try:
         with pytest.raises(ZeroDivisionError) as found:
-            for turn in boundby.step(range(9)):
-                1 / (5 - turn)
+            loop()
     finally:
         session.disarm()
     assert marks._listener is None

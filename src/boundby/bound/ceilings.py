@@ -67,11 +67,14 @@ class Ceilings:
         self._products: dict[tuple[str, str | None], list[Ceiling]] = {}
         for one in mine:
             if one.kind == "matmul" and one.shape:
-                self._products.setdefault((one.name, one.dtype), []).append(one)
+                # Which operand is transposed is not told by an op's shape: such products stand side by side.
+                name = "mm" if one.name in ("mm_nt", "mm_tn") else one.name
+                self._products.setdefault((name, one.dtype), []).append(one)
 
-    def overhead(self, kind: str) -> Interval | None:
-        """Seconds one op of this kind takes on almost no data."""
-        one = self._overhead.get(kind)
+    def overhead(self, kind: str, op: str | None = None) -> Interval | None:
+        """Seconds one op takes on almost no data: that very op if it was measured, else ops of its kind."""
+        one = self._overhead.get(f"{kind}/{op}") if op is not None else None
+        one = one or self._overhead.get(kind)
         return None if one is None else _slowed(one, self.speed.dispatch)
 
     def function(self, name: str, dtype: str) -> Interval | None:

@@ -105,7 +105,7 @@ def _findings(trace: Trace, division: Division, ceilings: Ceilings, speed: Speed
             Finding(
                 code="device-not-modelled",
                 message=f"ops ran on {trace.device}, whose ceilings this version does not measure",
-                advice="The step's time and counts hold; the split and the bound are not to be trusted there.",
+                advice="The step's time and counts hold; its split is unknown.",
             )
         )
     return tuple(found)

@@ -60,8 +60,8 @@ def op_floors(site: OpSite, distance_bytes: float, ceilings: Ceilings) -> OpFloo
     if cost.launches == 0:
         return OpFloors(overhead=overhead, memory=ZERO, matmul=ZERO, pointwise=ZERO, binding="none")
     memory = _memory(cost, distance_bytes, ceilings)
-    matmul = _matmul(cost, ceilings)
-    pointwise = _pointwise(cost, ceilings)
+    matmul = _matmul(site, ceilings)
+    pointwise = _pointwise(site, ceilings)
     binds = cost.function not in ARITHMETIC
     sizes = {
         "memory": memory.value,
@@ -76,7 +76,9 @@ def op_floors(site: OpSite, distance_bytes: float, ceilings: Ceilings) -> OpFloo
 
 def _overhead(site: OpSite, ceilings: Ceilings) -> Interval:
     kind = site.cost.kind
-    fixed = ceilings.overhead(kind) or ceilings.overhead("other") or ceilings.overhead("pointwise") or ZERO
+    fixed = (
+        ceilings.overhead(kind, _base(site.op)) or ceilings.overhead("other") or ceilings.overhead("pointwise") or ZERO
+    )
     each = ceilings.overhead(f"{kind}_tensor") if site.items else None
     if each is None:
         return fixed
@@ -107,10 +109,13 @@ def _memory(cost: OpCost, distance: float, ceilings: Ceilings) -> Interval:
     return interval(moved / cold.value, moved / max(hot.high, cold.high), moved / min(hot.low, cold.low))
 
 
-def _matmul(cost: OpCost, ceilings: Ceilings) -> Interval | None:
+def _matmul(site: OpSite, ceilings: Ceilings) -> Interval | None:
+    cost = site.cost
     if cost.matmul_flops == 0:
         return ZERO
     name = {"convolution": "conv", "attention": "attention"}.get(cost.kind, "mm")
+    if name != "mm" and _base(site.op).endswith("backward"):
+        name += "_backward"
     rate = ceilings.matmul(cost.dtype, cost.matmul_shape, name=name) or ceilings.matmul(cost.dtype, cost.matmul_shape)
     if rate is None:
         return None
@@ -118,8 +123,17 @@ def _matmul(cost: OpCost, ceilings: Ceilings) -> Interval | None:
     return interval(flops / rate.value, flops / rate.high, flops / rate.low)
 
 
-def _pointwise(cost: OpCost, ceilings: Ceilings) -> Interval | None:
+def _pointwise(site: OpSite, ceilings: Ceilings) -> Interval | None:
+    cost = site.cost
     if not cost.function or cost.function_elements == 0:
         return ZERO
-    each = ceilings.function(cost.function, cost.dtype)
+    # The op's own ceiling if there is one (gelu_backward costs more than gelu), else its scalar function's.
+    own = _base(site.op).strip("_").removeprefix("native_").removesuffix("_data")
+    each = ceilings.function(own, cost.dtype) or ceilings.function(cost.function, cost.dtype)
     return None if each is None else each.scaled(cost.function_elements)
+
+
+def _base(op: str) -> str:
+    """The op's name as ceilings bear it: ``aten.add_.Tensor`` is ``add_``."""
+    parts = op.replace("::", ".").split(".")
+    return parts[1] if len(parts) > 1 else op

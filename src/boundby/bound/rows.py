@@ -98,7 +98,7 @@ def total_counts(trace: Trace, division: Division) -> Counts:
         bytes_written=total(lambda one: one.cost.bytes_written),
         saved_bytes=trace.saved_bytes,
         saved_input_bytes=trace.saved_input_bytes,
-        recomputed_flops=total(lambda one: one.cost.matmul_flops + one.cost.pointwise_flops if one.recomputed else 0),
+        recomputed_flops=total(lambda one: one.cost.matmul_flops if one.recomputed else 0),
         unmodelled=_unmodelled(trace, division, used),
         by_op=_by(used, lambda one: one.op),
         by_phase=_by(used, lambda one: one.phase),

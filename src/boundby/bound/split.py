@@ -61,7 +61,8 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     total = time_s.median
     waited = median(trace.input_s) if trace.input_s else 0.0
     faults = _page_faults(trace, fault_s)
-    if trace.ops is None or total <= 0:
+    # The ceilings are the CPU's, and so are the op windows: of another device they say nothing.
+    if trace.ops is None or trace.device != "cpu" or total <= 0:
         known = min(1.0, waited / total) if total > 0 else 0.0
         rest = interval(1.0 - known, 0.0, 1.0)
         nothing = interval(0.0, 0.0, 1.0 - known)
@@ -207,6 +208,8 @@ def _reconciliation(trace: Trace, value: float) -> Interval | None:
     relative = 0.0
     for samples in (trace.step_s, trace.watched_s):
         time = _median_time(samples)
+        if time.median <= 0:
+            return None
         relative += ((time.high - time.low) / 1.35 / time.median) ** 2 * 1.57 / len(samples)
     error = 2.0 * math.sqrt(relative)
     return interval(value, max(0.0, value * (1 - error)), value * (1 + error))

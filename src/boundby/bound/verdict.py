@@ -83,6 +83,11 @@ def _sentence(
     split = division.split
     by_bound = shares(split)
     if bound == "unknown":
+        if trace.device != "cpu":
+            return (
+                f"This {what} takes {time} on {trace.device}; what binds it is unknown: "
+                "no ceilings of that device are measured yet."
+            )
         if division.times is None:
             return f"This {what} takes {time}; what binds it is unknown: its ops could not be timed."
         return (

@@ -32,6 +32,7 @@ class AttributedStep:
     ops: list[Any]
     stamps: array[int]
     site: array[int]
+    works: array[int]
     faults: array[int]
     keys: array[int]
     sizes: array[int]
@@ -57,6 +58,7 @@ class AttributingWatcher(OpWatcher):
         self._ops: list[Any] = []
         self._stamps = array("q")
         self._site = array("I")
+        self._works = array("B")
         self._faults = array("I")
         self._keys = array("Q")
         self._sizes = array("Q")
@@ -64,6 +66,7 @@ class AttributingWatcher(OpWatcher):
         self._inputs = array("B")
         self._device = "cpu"
         self._forward_places.clear()
+        self._backward_place: Place | None = None
 
     def take(self) -> AttributedStep:
         """What was seen since the reset."""
@@ -71,6 +74,7 @@ class AttributingWatcher(OpWatcher):
             ops=self._ops,
             stamps=self._stamps,
             site=self._site,
+            works=self._works,
             faults=self._faults,
             keys=self._keys,
             sizes=self._sizes,
@@ -86,14 +90,18 @@ class AttributingWatcher(OpWatcher):
         phase: Phase
         if _node_now() is not None:
             phase, recomputed = "backward", is_recomputing()
-            key_now = backward_key()
-            if not recomputed and key_now is not None:
-                place = self._forward_places.get(key_now, place)
+            if not recomputed:
+                number = backward_key()
+                # Adding a gradient up has no number of its own: it belongs to what made the gradient.
+                if number is not None:
+                    self._backward_place = self._forward_places.get(number, place)
+                place = self._backward_place or place
         elif self._in_optimizer() and not torch.is_grad_enabled():
             phase = "optimizer"
         else:
             phase = "forward" if place[2] is not None or _grows_graph(args) else "other"
-            self._forward_places[forward_key()] = place
+            # An op that makes no autograd node reads the number of the one before, whose place must stay.
+            self._forward_places.setdefault(forward_key(), place)
         before = minor_faults()
         begin = time.perf_counter_ns()
         out = func(*args, **kwargs)
@@ -109,6 +117,7 @@ class AttributingWatcher(OpWatcher):
         self._stamps.append(begin)
         self._stamps.append(end)
         self._site.append(index)
+        self._works.append(cost.launches > 0)
         self._faults.append(after - before)
         read = self._touch(args)
         if kwargs:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.nn import functional as F
+from torch.utils._python_dispatch import _disable_current_modes
 
 from boundby.capture.lean import LeanWatcher
 from boundby.capture.profiled import ProfilingWatcher, can_profile, count_calls
@@ -33,7 +36,7 @@ class Calibration:
 
     def __init__(self) -> None:
         plain: Any = {"device": "cpu", "dtype": torch.float32}
-        with torch.inference_mode(False), torch.no_grad():
+        with _by_itself(), torch.no_grad():
             self._x = torch.linspace(-1, 1, 64, **plain).view(8, 8)
             self._target = torch.arange(8, device="cpu")
             self._weights = [torch.linspace(-0.5, 0.5, 64, **plain).view(8, 8) for _ in range(4)]
@@ -48,7 +51,7 @@ class Calibration:
 
     def read(self) -> None:
         """Take one sample of each cost: some 20 ms."""
-        with torch.inference_mode(False), torch.autocast("cpu", enabled=False):
+        with _by_itself():
             bare, lean, profiled = [], [], []
             self._step()
             for _ in range(TURNS):
@@ -103,3 +106,15 @@ class Calibration:
                 second.mul_(0.999).addcmul_(grad, grad, value=0.001)
                 # A step of length zero: the miniature stays what it is.
                 weight.addcdiv_(first, second.sqrt().add_(1e-8), value=0.0)
+
+
+@contextmanager
+def _by_itself() -> Iterator[None]:
+    """Without the user's own modes, which must not see the miniature's ops, nor change them."""
+    with ExitStack() as stack:
+        stack.enter_context(_disable_current_modes())
+        stack.enter_context(torch._C.DisableTorchFunction())
+        stack.enter_context(torch.inference_mode(False))
+        if torch.is_autocast_enabled("cpu"):
+            stack.enter_context(torch.autocast("cpu", enabled=False))
+        yield

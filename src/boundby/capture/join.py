@@ -153,9 +153,13 @@ def _classes(kept: Recorded, cost: WatchCost) -> list[_Seen]:
         class_of(attributed.ops).attributed.append(attributed)
     for lean in kept.lean:
         class_of(lean.ops).times.append(_lean_times(lean, cost.per_op_s or 0.0))
-    calls = {key: [call_name(op) for op in one.ops] for key, one in found.items()}
+    calls = {
+        key: ([call_name(op) for op in one.ops], one.attributed[0].works)
+        for key, one in found.items()
+        if one.attributed
+    }
     for profiled in kept.profiled:
-        fits = [(key, match_calls(profiled, names)) for key, names in calls.items()]
+        fits = [(key, match_calls(profiled, *one)) for key, one in calls.items()]
         # Where several classes fit, one is part of another: the longest says most.
         best = max(
             ((key, matched) for key, matched in fits if matched is not None),

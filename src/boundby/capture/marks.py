@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Protocol, TypeVar, overload
 
@@ -18,7 +19,7 @@ class StepListener(Protocol):
 
     def mark_dropped(self) -> None: ...
 
-    def marked_input(self) -> object: ...
+    def marked_input(self) -> AbstractContextManager[None]: ...
 
 
 _listener: StepListener | None = None
@@ -40,8 +41,11 @@ class _Step:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if _listener is not None and kind is None:
-            _listener.mark_end()
+        if _listener is not None:
+            if kind is None:
+                _listener.mark_end()
+            else:
+                _listener.mark_dropped()
 
 
 _STEP = _Step()
@@ -71,10 +75,12 @@ def _marked(iterable: Iterable[T], listener: StepListener) -> Iterator[T]:
     while True:
         listener.mark_begin()
         try:
-            with listener.marked_input():  # type: ignore[attr-defined]  # any context manager
+            with listener.marked_input():
                 item = next(iterator)
-        except StopIteration:
+            yield item
+        except BaseException as error:  # the end, a break out of the loop, or an error: no whole step
             listener.mark_dropped()
-            return
-        yield item
+            if isinstance(error, StopIteration):
+                return
+            raise
         listener.mark_end()

@@ -24,8 +24,7 @@ _autograd: Any = torch._C._autograd
 _profiler: Any = torch._C._profiler
 # Written by the profiler at each start and stop, whatever its log level.
 _CHATTER = b"USDT:"
-# Under a dispatch mode autograd detaches the outputs it saves by an op; without one, by none.
-_MODE_ONLY = "aten::detach"
+_ALIASES = {"aten::_reshape_alias": "aten::view", "aten::_index_put_impl": "aten::index_put"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +110,7 @@ class ProfilingWatcher:
         if not spans:
             return []
         calls = [
-            (event.start_ns(), -event.duration_ns(), event.start_thread_id(), event.name())
-            for event in result.events()
+            (event.start_ns(), -event.duration_ns(), event.start_thread_id(), event.name()) for event in result.events()
         ]
         calls.sort(key=lambda call: call[:2])
         threads = Counter(call[2] for call in calls)
@@ -126,7 +124,7 @@ class ProfilingWatcher:
             inside = [call for call in inside if span.holds(call[0])]
             steps.append(
                 ProfiledStep(
-                    names=[names.setdefault(call[3], call[3].rstrip("_")) for call in inside],
+                    names=[names.setdefault(call[3], _plain_name(call[3])) for call in inside],
                     begins=array("q", [call[0] for call in inside]),
                     ends=array("q", [call[0] - call[1] for call in inside]),
                     begin=span.begin,
@@ -148,15 +146,17 @@ def count_calls(step: Callable[[], object]) -> int:
     return sum(len(one.names) for one in watcher.stop([span]))
 
 
-def match_calls(step: ProfiledStep, ops: Sequence[str]) -> Matched | None:
-    """Find the calls that are the ops of a step, in order; None where some op has no call.
+def match_calls(step: ProfiledStep, ops: Sequence[str], works: Sequence[int]) -> Matched | None:
+    """Find the calls that are the ops of a step, in order; None where some op has no call, or some call no op.
 
     Args:
         step: the profiled step.
         ops: names of the step's ops as calls bear them, ``aten::mm``.
+        works: whether each op does work. One that does not may have no call: a dispatch mode makes torch take other
+            views than it takes without one, and detach what it saves.
     """
-    found = _find_all(step, ops)
-    if found is None:
+    found = _find_all(step, ops, works)
+    if found is None or _has_more(step, {op for op, work in zip(ops, works, strict=True) if work}, found):
         return None
     begins, ends, calls, before = array("q"), array("q"), array("I"), array("I")
     last_end, last_at = step.begin, 0
@@ -176,14 +176,14 @@ def match_calls(step: ProfiledStep, ops: Sequence[str]) -> Matched | None:
     return Matched(begins=begins, ends=ends, calls=calls, before=before, after=len(step.names) - last_at)
 
 
-def _find_all(step: ProfiledStep, ops: Sequence[str]) -> list[int | None] | None:
-    """The index of each op's call. An op that only a dispatch mode makes may have none."""
+def _find_all(step: ProfiledStep, ops: Sequence[str], works: Sequence[int]) -> list[int | None] | None:
+    """The index of each op's call; None in place of all where an op that does work has none."""
     names, count = step.names, len(step.names)
     found: list[int | None] = [None] * len(ops)
     at = 0
     optional: list[int] = []
     for index, op in enumerate(ops):
-        if op == _MODE_ONLY:
+        if not works[index]:
             optional.append(index)
             continue
         first = at
@@ -191,25 +191,37 @@ def _find_all(step: ProfiledStep, ops: Sequence[str]) -> list[int | None] | None
             at += 1
         if at == count:
             return None
-        _place_optional(step, optional, first, at, found)
+        _place_optional(step, ops, optional, first, at, found)
         optional = []
         found[index] = at
         at = _past(step, at)
-    _place_optional(step, optional, at, count, found)
+    _place_optional(step, ops, optional, at, count, found)
     return found
 
 
+def _has_more(step: ProfiledStep, known: set[str], found: Sequence[int | None]) -> bool:
+    """Whether calls neither of the ops, nor in them, nor around them, bear names of ops: it is another, longer step."""
+    at = 0
+    for index in (*(one for one in found if one is not None), len(step.names)):
+        extra = (other for other in range(at, index) if step.names[other] in known)
+        if any(_past(step, other) <= index for other in extra):
+            return True
+        at = _past(step, index) if index < len(step.names) else index
+    return False
+
+
 def _place_optional(
-    step: ProfiledStep, optional: Sequence[int], first: int, last: int, found: list[int | None]
+    step: ProfiledStep, ops: Sequence[str], optional: Sequence[int], first: int, last: int, found: list[int | None]
 ) -> None:
+    """Find calls for ops that need none, in order, among the calls from ``first`` to ``last``."""
     at = first
     for index in optional:
-        while at < last and step.names[at] != _MODE_ONLY:
-            at += 1
-        if at == last:
-            return
-        found[index] = at
-        at = _past(step, at)
+        there = at
+        while there < last and step.names[there] != ops[index]:
+            there += 1
+        if there < last:
+            found[index] = there
+            at = _past(step, there)
 
 
 def _past(step: ProfiledStep, at: int) -> int:
@@ -227,7 +239,12 @@ def call_name(op: Any) -> str:
     The autograd engine adds gradients up in place where nobody else holds them; under a dispatch mode somebody does.
     """
     schema = getattr(op, "_schema", None)
-    return (str(schema.name) if schema is not None else str(op)).rstrip("_")
+    return _plain_name(str(schema.name) if schema is not None else str(op))
+
+
+def _plain_name(name: str) -> str:
+    name = name.rstrip("_")
+    return _ALIASES.get(name, name)
 
 
 def wall_ns() -> int:

@@ -160,11 +160,11 @@ class Recorder:
         watch, self._watch = self._watch, None
         if watch is not None and watch is not self._burst:
             watch.finish(0, 0, 0)
+        self._close_burst()  # whatever comes now, it may last an hour
 
     def restart(self) -> None:
         """Steps turned out to be something else: forget everything but the probes."""
         self.discard()
-        self._close_burst()
         self.schedule.restart()
         self.kept = Recorded()
 
@@ -188,7 +188,6 @@ class Recorder:
     def finish(self) -> None:
         """Last probes, then give every buffer back."""
         self.discard()
-        self._close_burst()
         if self.kept.timed_s or self.kept.lean or self.kept.profiled:
             self._probe()
         if self._probes is not None:
@@ -217,12 +216,12 @@ class Recorder:
         if burst is None:
             return
         kept = self.kept
-        for step in burst.close():
-            fits = any(match_calls(step, [call_name(op) for op in one.ops]) is not None for one in kept.attributed)
-            if self._use_profiler is None:
-                self._use_profiler = fits
-            if fits:
-                kept.profiled.append(step)
+        known = [([call_name(op) for op in one.ops], one.works) for one in kept.attributed]
+        steps = burst.close()
+        fitting = [step for step in steps if any(match_calls(step, *one) is not None for one in known)]
+        if self._use_profiler is None and steps:
+            self._use_profiler = bool(fitting)
+        kept.profiled += fitting
 
     def _keep(self, step: LeanStep | AttributedStep | None) -> None:
         if isinstance(step, LeanStep):
@@ -235,6 +234,9 @@ class Recorder:
 
         if self._calibration is None:
             self._calibration = Calibration()
+            accelerator = accelerator_in_use()
+            if accelerator is not None:
+                self.device, self.synchronize = accelerator
         self._calibration.read()
         if self._make_probes is None:
             return

@@ -165,27 +165,29 @@ class Session:
     def _hook_optimizers(self) -> None:
         from torch.optim import optimizer as torch_optimizer
 
-        depth = 0
+        inside: list[int] = []  # optimizers in their step; one that wraps another steps once, not twice
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-            nonlocal depth
             if _compiling() or threading.get_ident() != self._thread:
                 return
-            depth += 1
+            leave(optimizer)  # its last step may have been left by an exception
+            inside.append(id(optimizer))
             if self._recorder is not None:
                 self._recorder.in_optimizer = True
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-            nonlocal depth
             if _compiling() or threading.get_ident() != self._thread:
                 return
             now = self.clock()
-            depth -= 1
-            if depth <= 0:  # an optimizer that wraps another steps once, not twice
-                depth = 0
+            leave(optimizer)
+            if not inside:
                 if self._recorder is not None:
                     self._recorder.in_optimizer = False
                 self._event(steps.TRAINING, id(optimizer), now)
+
+        def leave(optimizer: Any) -> None:
+            if id(optimizer) in inside:
+                del inside[inside.index(id(optimizer)) :]
 
         self._undo.append(torch_optimizer.register_optimizer_step_pre_hook(before).remove)
         self._undo.append(torch_optimizer.register_optimizer_step_post_hook(after).remove)

@@ -24,6 +24,8 @@ def own_frames_removed(error: BaseException) -> None:
         seen.add(id(one))
         one.__traceback__ = _filtered(one.__traceback__)
         todo += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            todo += one.exceptions
 
 
 def _filtered(traceback: types.TracebackType | None) -> types.TracebackType | None:

@@ -188,7 +188,8 @@ def _unmodelled(report: Report, *, unicode: bool) -> str:
 def _findings(report: Report, *, unicode: bool) -> Table:
     items = []
     for finding in report.findings:
-        text = Text(clean(finding.message, unicode=unicode))
+        message = clean(finding.message, unicode=unicode)
+        text = Text(message if message.endswith((".", "!", "?")) else f"{message}.")
         if finding.advice:
             text.append(f" {clean(finding.advice, unicode=unicode)}")
         text.append(f" [{clean(finding.code, unicode=unicode)}]", style="dim")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boundby.capture.costs.registry import Call, op_cost, rule
-from boundby.results.counts import OpCost
+from boundby.results.counts import MatmulShape, OpCost
 
 
 def causal_pairs(queries: int, keys: int) -> int:
@@ -34,6 +34,7 @@ def _forward(call: Call) -> OpCost:
         "attention",
         matmul_flops=per_pair * pairs,
         causal_matmul_flops=per_pair * kept,
+        matmul_shape=MatmulShape(batch=batch * heads, m=queries, n=keys, k=width),
         function="softmax",
         function_elements=kept,
     )
@@ -64,6 +65,7 @@ def _backward(call: Call) -> OpCost:
         "attention",
         matmul_flops=per_pair * pairs,
         causal_matmul_flops=per_pair * kept,
+        matmul_shape=MatmulShape(batch=batch * heads, m=queries, n=keys, k=width),
         function="softmax",
         function_elements=kept,
     )
