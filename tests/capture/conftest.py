@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from small_training import SMALL, global_state
 from torch.utils._python_dispatch import _pop_mode
 
 from boundby.capture import marks
+from boundby.capture.session import Session
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,3 +31,17 @@ def _alone() -> Iterator[None]:
         _pop_mode()
     if torch._C._autograd._profiler_enabled():
         torch._C._autograd._disable_profiler()
+
+
+@pytest.fixture
+def nothing_stays() -> Iterator[None]:
+    before = global_state()
+    yield
+    assert global_state() == before
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    made = Session(limits=SMALL)
+    yield made
+    made.disarm()
