@@ -91,7 +91,7 @@ class Ceilings:
         return _times(found, self._memory_speed(working_set))
 
     def matmul(self, dtype: str, shape: MatmulShape | None, *, name: str = "mm") -> Interval | None:
-        """FLOP a second of a product of this shape, from the nearest measured ones; the peak where there is no shape."""
+        """FLOP a second of a product, from the measured ones nearest in shape; the peak where there is no shape."""
         known = [one for one in self._products.get((name, dtype), ()) if one.unit == "flop/s"]
         if not known:
             return None
@@ -116,20 +116,23 @@ class Ceilings:
         """The best FLOP a second of any matmul of this dtype."""
         return self.matmul(dtype, None)
 
-    def matvec(self, dtype: str, rows: int, working_set: float) -> Interval | None:
-        """Bytes a second at which a product with few rows reads its weights."""
+    def matvec(self, dtype: str, rows: int, depth: int, working_set: float) -> Interval | None:
+        """Bytes a second at which a product with few rows, and inner dimension ``depth``, reads its weights."""
         known = [one for one in self._products.get(("mv", dtype), ()) if one.unit == "byte/s" and one.shape]
         if not known:
             return None
         rows = max(1, rows)
         at_rows = min({one.shape[1] for one in known if one.shape}, key=lambda m: abs(math.log(m / rows)))
         width = 2 if dtype in ("bf16", "fp16") else 8 if dtype == "fp64" else 4
-        curve = sorted(
-            (float(one.shape[2] * one.shape[3] * width), i)
-            for i, one in enumerate(known)
-            if one.shape and one.shape[1] == at_rows
-        )
-        found = _interpolate([(size, known[i]) for size, i in curve], working_set)
+        # One weight a size: the one whose inner dimension is nearest.
+        nearest: dict[float, tuple[float, Ceiling]] = {}
+        for one in known:
+            if one.shape and one.shape[1] == at_rows:
+                size = min(float(one.shape[2] * one.shape[3] * width), float(MEMORY_BYTES))
+                unlike = abs(math.log(one.shape[3] / max(1, depth)))
+                if size not in nearest or unlike < nearest[size][0]:
+                    nearest[size] = (unlike, one)
+        found = _interpolate([(size, nearest[size][1]) for size in sorted(nearest)], working_set)
         return _times(found, self._memory_speed(working_set))
 
     def _memory_speed(self, working_set: float) -> Interval:

@@ -15,7 +15,7 @@ MATVEC_ROWS = 8
 # One such operation an element keeps up with loads and stores in any cache: what binds them is memory, whatever level.
 ARITHMETIC = frozenset(
     {"add", "sub", "mul", "neg", "abs", "relu", "maximum", "minimum", "where", "compare", "lerp", "addcmul", "clamp"}
-    | {"sum", "mean", "dropout"}
+    | {"sum", "mean"}
 )
 # Another function binds only where it is clearly slower than its bytes.
 POINTWISE_MARGIN = 1.1
@@ -29,6 +29,17 @@ _PATTERN = {
     "reduction": "read",
     "loss": "read",
     "copy": "copy",
+}
+
+# Ops whose function's ceiling bears another name.
+_FUNCTION_OF = {
+    "bernoulli": "dropout",
+    "randn": "normal",
+    "randn_like": "normal",
+    "rand": "uniform",
+    "rand_like": "uniform",
+    "randint": "uniform",
+    "random": "uniform",
 }
 
 
@@ -93,8 +104,8 @@ def _memory(cost: OpCost, distance: float, ceilings: Ceilings) -> Interval:
         return ZERO
     shape = cost.matmul_shape
     if cost.kind == "matmul" and shape is not None and min(shape.m, shape.n) <= MATVEC_ROWS:
-        hot = ceilings.matvec(cost.dtype, min(shape.m, shape.n), moved)
-        cold = ceilings.matvec(cost.dtype, min(shape.m, shape.n), max(moved, distance))
+        hot = ceilings.matvec(cost.dtype, min(shape.m, shape.n), shape.k, moved)
+        cold = ceilings.matvec(cost.dtype, min(shape.m, shape.n), shape.k, max(moved, distance))
     else:
         pattern = _PATTERN.get(cost.kind)
         if pattern is None:
@@ -128,7 +139,8 @@ def _pointwise(site: OpSite, ceilings: Ceilings) -> Interval | None:
     if not cost.function or cost.function_elements == 0:
         return ZERO
     # The op's own ceiling if there is one (gelu_backward costs more than gelu), else its scalar function's.
-    own = _base(site.op).strip("_").removeprefix("native_").removesuffix("_data")
+    own = _base(site.op).strip("_").removeprefix("native_").removeprefix("safe_").removesuffix("_data")
+    own = _FUNCTION_OF.get(own, own)
     each = ceilings.function(own, cost.dtype) or ceilings.function(cost.function, cost.dtype)
     return None if each is None else each.scaled(cost.function_elements)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -17,13 +17,18 @@ from boundby.results.trace import Trace
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 WORK = ("memory", "matmul", "pointwise")
+PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpTimes:
-    """Columns over the ops of a step, seconds: what each op's window consists of, and its floors."""
+    """Columns over the ops of a step, seconds: what each op's window consists of, and its floors.
+
+    ``called`` is the part of an op's overhead floor that its window has no room for: it lies in the gap before.
+    """
 
     window: Floats
+    called: Floats
     dispatch: Floats
     allocation: Floats
     work: dict[str, Floats]
@@ -57,7 +62,7 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     largest floor goes to that floor's share; what lies beyond is unexplained. What of the bare step is neither op nor
     input is host overhead. Where windows and input alone add up to more than the bare step, they are scaled down.
     """
-    time_s = _median_time(trace.step_s or trace.watched_s)
+    time_s = _median_time(trace.step_s)
     total = time_s.median
     waited = median(trace.input_s) if trace.input_s else 0.0
     faults = _page_faults(trace, fault_s)
@@ -73,20 +78,23 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
         return Division(
             time_s=time_s, split=split, parts=parts, reconciliation=None, faults=faults, times=None, scale=1.0
         )
-    times = _op_times(trace, ceilings, fault_s)
-    ops = trace.ops
-    gaps = float(np.sum(np.frombuffer(ops.gap_s, dtype=np.float64))) + ops.tail_s
+    times = _with_missing_faults(_op_times(trace, ceilings, fault_s), trace, fault_s)
     inputs = waited + trace.host_input_s
     windows = float(times.window.sum())
     # What is neither op nor input is host code. The gaps seen while watching say the same with the error of their
     # correction: that is what the reconciliation is for.
     host = max(0.0, total - windows - inputs)
+    outside = min(host, _faults_outside(trace, fault_s))
+    host -= outside
+    # Of an op called from Python, the call itself and autograd's part come before its window.
+    called = min(host, float(times.called.sum()))
+    host -= called
     scale = 1.0 / max(windows + inputs, total)
-    reconciled = None if math.isnan(gaps) else (windows + gaps - trace.host_input_s + inputs) / total
-    doubt = 0.0 if reconciled is None else abs(reconciled - 1.0)
+    reconciliation = _reconciliation(trace, waited / total, fault_s)
+    doubt = 0.0 if reconciliation is None else abs(reconciliation.value - 1.0)
 
     work = {name: float(times.work[name].sum()) for name in WORK}
-    dispatch, allocation = float(times.dispatch.sum()), float(times.allocation.sum())
+    dispatch, allocation = float(times.dispatch.sum()) + called, float(times.allocation.sum()) + outside
     bands = _bands(times)
     overhead = (dispatch + allocation + host) * scale
     values = {name: work[name] * scale for name in WORK}
@@ -99,8 +107,8 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     split = Split(
         overhead=_clipped(
             overhead,
-            (bands["dispatch"][0] + host) * scale - doubt,
-            (bands["dispatch"][1] + allocation + host) * scale + doubt,
+            (bands["dispatch"][0] + called + host) * scale - doubt,
+            (bands["dispatch"][1] + called + allocation + host) * scale + doubt,
         ),
         memory=share("memory"),
         matmul=share("matmul"),
@@ -113,7 +121,7 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
         time_s=time_s,
         split=split,
         parts=parts,
-        reconciliation=None if reconciled is None else _reconciliation(trace, reconciled),
+        reconciliation=reconciliation,
         faults=faults,
         times=times,
         scale=scale,
@@ -148,6 +156,7 @@ def _op_times(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> OpTime
     binding = np.array([one.binding for one in floors])[floor_of]
     return OpTimes(
         window=window,
+        called=np.maximum(overhead - dispatch, 0.0),
         dispatch=dispatch + slow_dispatch,
         allocation=allocation,
         work={name: np.where(binding == name, done, 0.0) for name in WORK},
@@ -155,6 +164,31 @@ def _op_times(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> OpTime
         floors=floors,
         floor_of=floor_of,
     )
+
+
+def _with_missing_faults(times: OpTimes, trace: Trace, fault_s: float | None) -> OpTimes:
+    """Charge slow writers of fresh memory with page faults that the steps watched for times had beyond attributed ones.
+
+    The observer keeps results alive a little longer, so the allocator may serve other ops from fresh pages than it does
+    in a bare step; how many faults a step has is known exactly.
+    """
+    if trace.ops is None or not trace.watched or not fault_s:
+        return times
+    missing = float(median(one.faults for one in trace.watched)) * fault_s - float(times.allocation.sum())
+    fresh = np.array([0 if one.cost.kind == "inplace" else one.cost.bytes_written for one in trace.sites])
+    pages = fresh[np.frombuffer(trace.ops.site, dtype=np.uint32)] / PAGE_BYTES
+    possible = np.maximum(np.minimum(times.unexplained, pages * fault_s - times.allocation), 0.0)
+    if missing <= 0 or possible.sum() <= 0:
+        return times
+    moved = possible * min(1.0, missing / float(possible.sum()))
+    return replace(times, allocation=times.allocation + moved, unexplained=times.unexplained - moved)
+
+
+def _faults_outside(trace: Trace, fault_s: float | None) -> float:
+    """Seconds of page faults that a bare step has beyond those of the steps watched for times."""
+    if not trace.watched or not trace.step_faults or not fault_s:
+        return 0.0
+    return max(0.0, median(trace.step_faults) - median(one.faults for one in trace.watched)) * fault_s
 
 
 def _distance_of(level: int) -> float:
@@ -201,18 +235,28 @@ def _page_faults(trace: Trace, fault_s: float | None) -> PageFaults | None:
     return PageFaults(per_step=per_step, seconds_each=fault_s, time_s=None if fault_s is None else per_step * fault_s)
 
 
-def _reconciliation(trace: Trace, value: float) -> Interval | None:
-    """The explained share of the bare step; its band is twice the standard error of the two medians it rests on."""
-    if len(trace.step_s) < 2 or not trace.watched_s:
+def _reconciliation(trace: Trace, waited: float, fault_s: float | None) -> Interval | None:
+    """The share of the bare step that windows, gaps and waiting explain; ``waited`` is the share that is waiting.
+
+    Page faults that a watched step had more or fewer than the bare ones beside it are set right by their known cost.
+    The value is the median over watched steps; its band is twice the median's standard error (1.25 sigma / sqrt n, sigma
+    from the interquartile range).
+    """
+    ratios = sorted(
+        (one.total_s + (one.beside_faults - one.faults) * (fault_s or 0.0)) / one.beside_s
+        for one in trace.watched
+        if one.beside_s > 0
+    )
+    if not ratios:
         return None
-    relative = 0.0
-    for samples in (trace.step_s, trace.watched_s):
-        time = _median_time(samples)
-        if time.median <= 0:
-            return None
-        relative += ((time.high - time.low) / 1.35 / time.median) ** 2 * 1.57 / len(samples)
-    error = 2.0 * math.sqrt(relative)
-    return interval(value, max(0.0, value * (1 - error)), value * (1 + error))
+    spread = (_quantile(ratios, 0.75) - _quantile(ratios, 0.25)) / 1.35
+    error = 2.0 * 1.25 * spread / math.sqrt(len(ratios)) if len(ratios) > 2 else ratios[-1] - ratios[0]
+    value = median(ratios)
+    return interval(
+        waited + (1 - waited) * value,
+        waited + (1 - waited) * max(0.0, value - error),
+        waited + (1 - waited) * (value + error),
+    )
 
 
 def _value(floor: Interval | None) -> float:

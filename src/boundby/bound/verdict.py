@@ -143,7 +143,6 @@ def _evidence(trace: Trace, division: Division, counts: Counts, ceilings: Ceilin
                 f"{format_rate(peak.value, 'FLOP/s')} measured here for {dtype}"
             )
     if division.faults is not None and division.faults.time_s and division.faults.time_s > 0.01 * time:
-        lines.append(
-            f"{division.faults.per_step:.0f} page faults a step cost about {format_time(division.faults.time_s, digits=2)}"
-        )
+        cost = format_time(division.faults.time_s, digits=2)
+        lines.append(f"{division.faults.per_step:.0f} page faults a step cost about {cost}")
     return tuple(lines)

@@ -119,10 +119,12 @@ class AttributingWatcher(OpWatcher):
         self._site.append(index)
         self._works.append(cost.launches > 0)
         self._faults.append(after - before)
-        read = self._touch(args)
-        if kwargs:
-            read += self._touch(kwargs.values())
-        self._touch((out,))
+        read = 0
+        if cost.launches:  # a view touches no memory
+            read = self._touch(args)
+            if kwargs:
+                read += self._touch(kwargs.values())
+            self._touch((out,))
         self._inputs.append(min(read, 255))
         self._offsets.append(len(self._keys))
         return out

@@ -52,10 +52,9 @@ class Calibration:
     def read(self) -> None:
         """Take one sample of each cost: some 20 ms."""
         with _by_itself():
-            bare, lean, profiled = [], [], []
+            lean, profiled = [], []
             self._step()
-            for _ in range(TURNS):
-                bare.append(self._seconds())
+            bare = [self._seconds() for _ in range(TURNS)]
             if can_profile():
                 # As in a burst of steps: the profiler stays on, and its first step is not counted.
                 profiler = ProfilingWatcher()

@@ -6,8 +6,9 @@ import hashlib
 import linecache
 import math
 from array import array
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from boundby.capture.calibrate import WatchCost
 from boundby.capture.lean import LeanStep
 from boundby.capture.profiled import Matched, ProfiledStep, call_name, match_calls
 from boundby.capture.reuse import reuse_distances
+from boundby.capture.usage import StepUsage
 from boundby.results.machine import Finding
-from boundby.results.trace import OpSite, StepClass, StepKind, StepOps, Trace
+from boundby.results.trace import OpSite, StepClass, StepKind, StepOps, Trace, WatchedStep
 
 if TYPE_CHECKING:
     from boundby.capture.recorder import Recorded, Recorder
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 # A silent stretch before the forward pass that is longer than this is host code preparing input, not dispatch.
 HOST_INPUT_S = 100e-6
 ENOUGH_CALM = 3
+# Page faults a step have shifted if they are off by more than this many and this share.
+FEW_FAULTS, SHIFTED = 50, 0.15
+# What a page fault takes at least, to tell whether a shift matters.
+FAULT_S = 0.25e-6
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -40,11 +46,15 @@ class _Times:
     windows: Floats
     gaps: Floats
     tail: float
-    preemptions: int
+    usage: StepUsage
+    turn: int
 
     @property
     def total(self) -> float:
         return float(self.windows.sum() + self.gaps.sum()) + self.tail
+
+    def scaled(self, factor: float) -> _Times:
+        return replace(self, windows=self.windows * factor, gaps=self.gaps * factor, tail=self.tail * factor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +92,21 @@ def build_trace(
     device = "cpu"
     timed = list(range(len(kept.timed_s)))
     host_input_s = 0.0
+    watched: tuple[WatchedStep, ...] = ()
+    preempted = 0
+    shifted: Finding | None = None
     if chosen is not None and chosen.attributed:
-        device = chosen.attributed[-1].device
-        sites = tuple(_site(key) for key in recorder.site_keys)
-        ops = _step_ops(chosen)
         if len(classes) > 1:
             timed = _timed_of_class(kept.timed_s, classes, chosen)
+        timed, preempted = _undisturbed(timed, [kept.usage[i].preemptions for i in timed])
+        device = chosen.attributed[-1].device
+        sites = tuple(_site(key) for key in recorder.site_keys)
+        beside = _bare_by_turn(kept, timed)
+        watched = tuple(beside.seen(one.total, one.usage.faults, one.turn) for one in _calm(chosen.times))
+        watched = watched or _varied(kept, recorder.watch_cost, beside)
+        ops = _step_ops(chosen.attributed, [one.scaled(beside.factor(one.turn)) for one in _calm(chosen.times)])
+        timed, shifted = _before_watching(kept, timed)
         host_input_s = _host_input(ops, sites, kind)
-    timed, preempted = _undisturbed(timed, [kept.preemptions[i] for i in timed])
     if preempted:
         found.append(
             Finding(
@@ -99,13 +116,15 @@ def build_trace(
                 advice="Close other programs, or give the script a core of its own, to see steadier times.",
             )
         )
+    if shifted is not None:
+        found.append(shifted)
     if len(classes) > 1:
-        watched = sum(one.steps for one in classes)
-        share = chosen.steps / watched if chosen else 0.0
+        everything = sum(one.steps for one in classes)
+        share = chosen.steps / everything if chosen else 0.0
         found.append(
             Finding(
                 code="steps-vary",
-                message=f"the steps do not all run the same ops: {len(classes)} kinds in {watched} watched steps; "
+                message=f"the steps do not all run the same ops: {len(classes)} kinds in {everything} watched steps; "
                 f"explained is the kind that {share:.0%} of them are",
                 advice="Evaluation, logging or batches of other lengths do this. --watch N watches more steps.",
             )
@@ -122,8 +141,8 @@ def build_trace(
         kind=kind,
         step_s=tuple(kept.timed_s[i] for i in timed),
         input_s=tuple(kept.input_s[i] for i in timed),
-        step_faults=tuple(kept.faults[i] for i in timed),
-        watched_s=tuple(one.total for one in chosen.times) if chosen else (),
+        step_faults=tuple(kept.usage[i].faults for i in timed),
+        watched=watched,
         sites=sites,
         ops=ops,
         classes=tuple(
@@ -134,7 +153,7 @@ def build_trace(
         threads=torch.get_num_threads(),
         device=recorder.device or device,
         host_input_s=host_input_s,
-        warmup_steps=kept.warmup_steps,
+        warmup_steps=len(kept.warm_faults),
         events_per_step=events_per_step,
         findings=tuple(found),
     )
@@ -191,7 +210,7 @@ def _lean_times(step: LeanStep, cost: float) -> _Times:
             gaps[at] -= spent / 1e9
         else:
             tail -= spent / 1e9
-    return _Times(windows=(ends - begins) / 1e9, gaps=gaps, tail=tail, preemptions=step.preemptions)
+    return _Times(windows=(ends - begins) / 1e9, gaps=gaps, tail=tail, usage=step.usage, turn=step.turn)
 
 
 def _profiled_times(step: ProfiledStep, matched: Matched, cost: float) -> _Times:
@@ -208,13 +227,91 @@ def _profiled_times(step: ProfiledStep, matched: Matched, cost: float) -> _Times
             gaps[at] -= (end - begin) / 1e9
         else:
             tail -= (end - begin) / 1e9
-    return _Times(windows=windows, gaps=gaps, tail=tail, preemptions=step.preemptions)
+    return _Times(windows=windows, gaps=gaps, tail=tail, usage=step.usage, turn=step.turn)
 
 
-def _step_ops(seen: _Seen) -> StepOps:
-    last = seen.attributed[-1]
-    calm = [one for one in seen.times if one.preemptions == 0]
-    times = calm if len(calm) >= ENOUGH_CALM else seen.times
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bare:
+    """Medians over the timed steps of each round: seconds without waits for input, and page faults."""
+
+    seconds: dict[int, float]
+    faults: dict[int, int]
+
+    def seen(self, total_s: float, faults: int, turn: int) -> WatchedStep:
+        turn = self._nearest(turn)
+        return WatchedStep(total_s=total_s, faults=faults, beside_s=self.seconds[turn], beside_faults=self.faults[turn])
+
+    def factor(self, turn: int) -> float:
+        """From the speed of a round to that of all: the machine and the script may change theirs.
+
+        Rounds in which page faults were more or fewer are not comparable that way.
+        """
+        turn = self._nearest(turn)
+        usual = float(np.median(list(self.faults.values())))
+        if abs(self.faults[turn] - usual) > FEW_FAULTS + SHIFTED * usual or self.seconds[turn] <= 0:
+            return 1.0
+        return float(np.median(list(self.seconds.values()))) / self.seconds[turn]
+
+    def _nearest(self, turn: int) -> int:
+        return min(self.seconds, key=lambda one: abs(one - turn))
+
+
+def _bare_by_turn(kept: Recorded, timed: Sequence[int]) -> _Bare:
+    turns: dict[int, list[int]] = defaultdict(list)
+    for i in timed:
+        turns[kept.turns[i]].append(i)
+    return _Bare(
+        seconds={turn: float(np.median([kept.timed_s[i] - kept.input_s[i] for i in at])) for turn, at in turns.items()},
+        faults={turn: int(np.median([kept.usage[i].faults for i in at])) for turn, at in turns.items()},
+    )
+
+
+def _before_watching(kept: Recorded, timed: list[int]) -> tuple[list[int], Finding | None]:
+    """The timed steps to go by: all, or those before the first watched step where watching moved the allocator.
+
+    An observer's own small blocks can come to lie where the allocator would have given memory back, and the script's
+    later steps then fault in fewer fresh pages than they would by themselves.
+    """
+    first = [i for i in timed if kept.turns[i] == min(kept.turns)]
+    later = [i for i in timed if i not in first]
+    if not first or not later:
+        return timed, None
+    before = float(np.median([*kept.warm_faults[1:], *(kept.usage[i].faults for i in first)]))
+    after = float(np.median([kept.usage[i].faults for i in later]))
+    seconds = float(np.median([kept.timed_s[i] for i in timed]))
+    if abs(before - after) <= FEW_FAULTS + SHIFTED * before or abs(before - after) * FAULT_S < 0.03 * seconds:
+        return timed, None
+    return first, Finding(
+        code="allocation-shifted",
+        message=f"page faults a step went from {before:,.0f} to {after:,.0f} once steps were watched; "
+        "the step's time is that of the steps before",
+        advice="The script's memory comes and goes with every step, which alone is worth mending.",
+    )
+
+
+def _varied(kept: Recorded, cost: WatchCost, beside: _Bare) -> tuple[WatchedStep, ...]:
+    """Where no two watched steps are alike: what they explain on average of the bare steps, round by round."""
+    totals: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for lean in kept.lean:
+        totals[lean.turn].append((_lean_times(lean, cost.per_op_s or 0.0).total, lean.usage.faults))
+    for profiled in kept.profiled:
+        waits = sum(end - begin for begin, end in profiled.waits) / 1e9
+        total = profiled.seconds - waits - (cost.per_call_s or 0.0) * len(profiled.names)
+        totals[profiled.turn].append((total, profiled.usage.faults))
+    return tuple(
+        beside.seen(float(np.mean([one[0] for one in seen])), int(np.mean([one[1] for one in seen])), turn)
+        for turn, seen in totals.items()
+    )
+
+
+def _calm(times: Sequence[_Times]) -> Sequence[_Times]:
+    """The steps that were never interrupted, if there are enough of them."""
+    calm = [one for one in times if one.usage.preemptions == 0]
+    return calm if len(calm) >= ENOUGH_CALM else times
+
+
+def _step_ops(attributed: Sequence[AttributedStep], times: Sequence[_Times]) -> StepOps:
+    last = attributed[-1]
     if times:
         windows = np.median(np.stack([one.windows for one in times]), axis=0)
         gaps = np.median(np.stack([one.gaps for one in times]), axis=0)
@@ -224,7 +321,7 @@ def _step_ops(seen: _Seen) -> StepOps:
         stamps = np.frombuffer(last.stamps, dtype=np.int64)
         windows = (stamps[1::2] - stamps[0::2]) / 1e9
         gaps, tail = np.full(len(windows), np.nan), math.nan
-    faults = np.median(np.stack([np.frombuffer(one.faults, dtype=np.uint32) for one in seen.attributed]), axis=0)
+    faults = np.median(np.stack([np.frombuffer(one.faults, dtype=np.uint32) for one in attributed]), axis=0)
     return StepOps(
         site=last.site,
         window_s=array("d", np.maximum(windows, 0.0)),
@@ -250,7 +347,7 @@ def _timed_of_class(timed_s: Sequence[float], classes: Sequence[_Seen], chosen: 
 
 
 def _undisturbed(timed: list[int], preemptions: Sequence[int]) -> tuple[list[int], int]:
-    """The timed steps that the system never took the processor from, if there are enough of them; how many are left out."""
+    """The timed steps that were never interrupted, if there are enough of them, and how many are left out."""
     calm = [i for i, count in zip(timed, preemptions, strict=True) if count == 0]
     if len(calm) < max(ENOUGH_CALM, len(timed) // 4):
         return timed, 0

@@ -7,6 +7,7 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
+from boundby.capture.usage import StepUsage
 from boundby.capture.watcher import OpWatcher
 
 
@@ -23,7 +24,8 @@ class LeanStep:
     begin: int
     end: int
     input_at: list[tuple[int, int]]
-    preemptions: int = 0
+    usage: StepUsage = StepUsage()
+    turn: int = 0
 
     @property
     def seconds(self) -> float:

@@ -20,6 +20,8 @@ from typing import Any
 
 import torch
 
+from boundby.capture.usage import StepUsage
+
 _autograd: Any = torch._C._autograd
 _profiler: Any = torch._C._profiler
 # Written by the profiler at each start and stop, whatever its log level.
@@ -40,7 +42,8 @@ class ProfiledStep:
     begin: int
     end: int
     waits: list[tuple[int, int]]
-    preemptions: int = 0
+    usage: StepUsage = StepUsage()
+    turn: int = 0
 
     @property
     def seconds(self) -> float:
@@ -76,7 +79,8 @@ class Span:
     begin: int
     end: int
     waits: list[tuple[int, int]]
-    preemptions: int
+    usage: StepUsage = StepUsage()
+    turn: int = 0
 
     def holds(self, at: int) -> bool:
         """Whether a moment is in the step and not in a wait."""
@@ -130,7 +134,8 @@ class ProfilingWatcher:
                     begin=span.begin,
                     end=span.end,
                     waits=span.waits,
-                    preemptions=span.preemptions,
+                    usage=span.usage,
+                    turn=span.turn,
                 )
             )
         return steps
@@ -142,7 +147,7 @@ def count_calls(step: Callable[[], object]) -> int:
     watcher.start()
     begin = wall_ns()
     step()
-    span = Span(begin=begin, end=wall_ns(), waits=[], preemptions=0)
+    span = Span(begin=begin, end=wall_ns(), waits=[])
     return sum(len(one.names) for one in watcher.stop([span]))
 
 

@@ -12,7 +12,7 @@ from boundby.capture.calibrate import Calibration, WatchCost
 from boundby.capture.lean import LeanStep
 from boundby.capture.profiled import ProfiledStep, call_name, can_profile, match_calls
 from boundby.capture.schedule import Limits, Role, Schedule
-from boundby.capture.usage import faults_and_preemptions
+from boundby.capture.usage import StepUsage, usage_now
 from boundby.capture.watches import AttributedWatch, LeanWatch, ProfiledWatch, Watch
 from boundby.results.trace import AnchorReading
 
@@ -34,12 +34,12 @@ class Recorded:
 
     timed_s: list[float] = field(default_factory=list)
     input_s: list[float] = field(default_factory=list)
-    faults: list[int] = field(default_factory=list)
-    preemptions: list[int] = field(default_factory=list)
+    usage: list[StepUsage] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
     lean: list[LeanStep] = field(default_factory=list)
     profiled: list[ProfiledStep] = field(default_factory=list)
     attributed: list[AttributedStep] = field(default_factory=list)
-    warmup_steps: int = 0
+    warm_faults: list[int] = field(default_factory=list)
 
 
 class Recorder:
@@ -71,8 +71,9 @@ class Recorder:
         self._watch: Watch | None = None
         self._burst: ProfiledWatch | None = None
         self._active = False
+        self._turn = 0
         self._begin_ns = 0
-        self._begin_usage = (0, 0)
+        self._begin_usage = StepUsage()
         self._input_ns = 0
         self._input_from = 0
         self._input_depth = 0
@@ -106,6 +107,7 @@ class Recorder:
     def begin(self) -> None:
         """A step begins."""
         if self.schedule.probes_now:
+            self._turn += 1
             self._probe()
         self._input_ns = 0
         self._active = True
@@ -116,7 +118,7 @@ class Recorder:
             watch.begin(self.clock())
             if self._input_depth:
                 watch.pause(self.clock())
-        self._begin_usage = faults_and_preemptions()
+        self._begin_usage = usage_now()
         self._begin_ns = self._input_from = self.clock()
         if isinstance(watch, ProfiledWatch):
             watch.moment(self._begin_ns)
@@ -132,20 +134,18 @@ class Recorder:
         if self.synchronize is not None:
             self.synchronize()
             now = self.clock()
-        faults, preemptions = (
-            after - before for after, before in zip(faults_and_preemptions(), self._begin_usage, strict=True)
-        )
+        usage = usage_now().since(self._begin_usage)
         role, kept = self.schedule.role, self.kept
         if role is Role.TIMED:
-            kept.faults.append(faults)
-            kept.preemptions.append(preemptions)
+            kept.usage.append(usage)
+            kept.turns.append(self._turn)
             kept.timed_s.append((now - self._begin_ns) / 1e9)
             kept.input_s.append(self._input_ns / 1e9)
         elif role is Role.WARMUP:
-            kept.warmup_steps += 1
+            kept.warm_faults.append(usage.faults)
         watch, self._watch = self._watch, None
         if watch is not None:
-            step = watch.finish(self._begin_ns, now, preemptions)
+            step = watch.finish(self._begin_ns, now, usage, self._turn)
             if role is not Role.PREPARE:
                 self._keep(step)
             elif watch is self._burst:
@@ -159,7 +159,7 @@ class Recorder:
         self._active = False
         watch, self._watch = self._watch, None
         if watch is not None and watch is not self._burst:
-            watch.finish(0, 0, 0)
+            watch.finish(0, 0, usage_now(), 0)
         self._close_burst()  # whatever comes now, it may last an hour
 
     def restart(self) -> None:
@@ -211,17 +211,16 @@ class Recorder:
         return None
 
     def _close_burst(self) -> None:
-        """End the profiler and keep those of its steps whose calls can be told to be the step's ops."""
+        """End the profiler and keep its steps; it goes on serving where its calls can be told to be a step's ops."""
         burst, self._burst = self._burst, None
         if burst is None:
             return
         kept = self.kept
         known = [([call_name(op) for op in one.ops], one.works) for one in kept.attributed]
         steps = burst.close()
-        fitting = [step for step in steps if any(match_calls(step, *one) is not None for one in known)]
         if self._use_profiler is None and steps:
-            self._use_profiler = bool(fitting)
-        kept.profiled += fitting
+            self._use_profiler = any(match_calls(step, *one) is not None for one in known for step in steps)
+        kept.profiled += steps
 
     def _keep(self, step: LeanStep | AttributedStep | None) -> None:
         if isinstance(step, LeanStep):

@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 import sys
+from typing import NamedTuple
+
+
+class StepUsage(NamedTuple):
+    """Minor page faults and involuntary context switches, of all threads."""
+
+    faults: int = 0
+    preemptions: int = 0
+
+    def since(self, before: StepUsage) -> StepUsage:
+        """What has come since ``before``."""
+        return StepUsage(self.faults - before.faults, self.preemptions - before.preemptions)
+
 
 if sys.platform == "win32":
 
@@ -10,9 +23,9 @@ if sys.platform == "win32":
         """Minor page faults of this process so far; not told on this system."""
         return 0
 
-    def faults_and_preemptions() -> tuple[int, int]:
-        """Minor page faults and involuntary context switches so far; not told on this system."""
-        return 0, 0
+    def usage_now() -> StepUsage:
+        """Counts of this process so far; not told on this system."""
+        return StepUsage()
 
 else:
     from resource import RUSAGE_SELF, getrusage
@@ -21,7 +34,7 @@ else:
         """Minor page faults of this process so far, all threads."""
         return getrusage(RUSAGE_SELF).ru_minflt
 
-    def faults_and_preemptions() -> tuple[int, int]:
-        """Minor page faults and involuntary context switches of this process so far, all threads."""
+    def usage_now() -> StepUsage:
+        """Counts of this process so far."""
         usage = getrusage(RUSAGE_SELF)
-        return usage.ru_minflt, usage.ru_nivcsw
+        return StepUsage(usage.ru_minflt, usage.ru_nivcsw)

@@ -7,12 +7,16 @@ from typing import Protocol
 from boundby.capture.attribute import AttributedStep, AttributingWatcher
 from boundby.capture.lean import LeanStep, LeanWatcher
 from boundby.capture.profiled import ProfiledStep, ProfilingWatcher, Span, wall_ns
+from boundby.capture.usage import StepUsage
 
 WatchedStep = LeanStep | AttributedStep
 
 
 class Watch(Protocol):
-    """Watches one step of this thread; clock readings are in ns of the recorder's clock."""
+    """Watches one step of this thread; clock readings are in ns of the recorder's clock.
+
+    ``turn`` is the round of timed and watched steps that the step belongs to.
+    """
 
     def begin(self, now: int) -> None: ...
 
@@ -20,7 +24,7 @@ class Watch(Protocol):
 
     def resume(self, now: int) -> None: ...
 
-    def finish(self, begin: int, end: int, preemptions: int) -> WatchedStep | None: ...
+    def finish(self, begin: int, end: int, usage: StepUsage, turn: int) -> WatchedStep | None: ...
 
 
 class LeanWatch:
@@ -45,11 +49,11 @@ class LeanWatch:
         self._waits.append((len(self._watcher.ops), now - self._paused_at))
         self._watcher.start()
 
-    def finish(self, begin: int, end: int, preemptions: int) -> LeanStep:
+    def finish(self, begin: int, end: int, usage: StepUsage, turn: int) -> LeanStep:
         """End watching; what was seen."""
         watcher = self._watcher
         watcher.stop()
-        return LeanStep(watcher.ops, watcher.stamps, begin, end, self._waits, preemptions)
+        return LeanStep(watcher.ops, watcher.stamps, begin, end, self._waits, usage, turn)
 
 
 class ProfiledWatch:
@@ -86,10 +90,16 @@ class ProfiledWatch:
         """The input is there."""
         self._waits.append((self._paused_at + self._offset, now + self._offset))
 
-    def finish(self, begin: int, end: int, preemptions: int) -> None:
+    def finish(self, begin: int, end: int, usage: StepUsage, turn: int) -> None:
         """Note the step; its calls come with ``close``."""
         self._steps.append(
-            Span(begin=begin + self._offset, end=end + self._offset, waits=self._waits, preemptions=preemptions)
+            Span(
+                begin=begin + self._offset,
+                end=end + self._offset,
+                waits=self._waits,
+                usage=usage,
+                turn=turn,
+            )
         )
 
     def forget_last(self) -> None:
@@ -120,7 +130,7 @@ class AttributedWatch:
         """The input is there."""
         self._watcher.start()
 
-    def finish(self, begin: int, end: int, preemptions: int) -> AttributedStep:
+    def finish(self, begin: int, end: int, usage: StepUsage, turn: int) -> AttributedStep:
         """End watching; what was seen."""
         self._watcher.stop()
         return self._watcher.take()

@@ -106,6 +106,7 @@ SKINNY_ROWS = (1, 2, 4, 8)
 SKINNY_CACHED = {"fp32": (512, 1024), "bf16": (1024, 1024)}
 # Several times the last cache of most machines.
 LARGE_WEIGHT_BYTES = 128 << 20
+FLAT_DEPTHS = (2048, 768)
 WEIGHT_PIECE_BYTES = 16 << 20
 
 
@@ -337,9 +338,11 @@ def _add_skinny(board: _Board, data: DataSource, dtype: str, memory_bytes: int) 
     wide = 4096
     tall = min(LARGE_WEIGHT_BYTES, memory_bytes) // (wide * item)
     tiny = board.probe(f"mm tiny {dtype}", product_call(data, "mm", (1, 2, 2, 2), dtype))
-    for outputs, inputs in (SKINNY_CACHED[dtype], (tall, wide)):
+    # The kernel's speed depends on the inner dimension too; more rows than one are measured with one of them.
+    flat = [(tall * wide // depth, depth) for depth in FLAT_DEPTHS]
+    for outputs, inputs in (SKINNY_CACHED[dtype], (tall, wide), *flat):
         weight = data.large(outputs * inputs, dtype=dtype).view(outputs, inputs)
-        for rows in SKINNY_ROWS:
+        for rows in SKINNY_ROWS if inputs not in FLAT_DEPTHS else SKINNY_ROWS[:1]:
             x = data.normal(rows, inputs, dtype=dtype)
             shape = (1, rows, outputs, inputs)
             pieces = weight.chunk(max(1, outputs * inputs * item // WEIGHT_PIECE_BYTES))

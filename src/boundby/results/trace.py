@@ -72,18 +72,33 @@ class AnchorReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedStep:
+    """A watched step beside the timed ones of its round.
+
+    ``total_s`` is the sum of its windows and gaps (corrected for the watching), ``beside_s`` the median bare step, waits
+    for input left out of both (seconds); ``faults`` and ``beside_faults`` are their minor page faults.
+    """
+
+    total_s: float
+    faults: int
+    beside_s: float
+    beside_faults: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """Everything capture knows of a run.
 
     ``step_s`` are wall times of unwatched steps, ``input_s`` the part of each spent waiting for input, ``step_faults``
-    the minor page faults of each. ``watched_s`` are wall times of the lean watched steps, before any correction.
+    the minor page faults of each. ``watched`` are the steps
+    watched for op times.
     """
 
     kind: StepKind
     step_s: tuple[float, ...]
     input_s: tuple[float, ...]
     step_faults: tuple[int, ...]
-    watched_s: tuple[float, ...]
+    watched: tuple[WatchedStep, ...]
     sites: tuple[OpSite, ...]
     ops: StepOps | None
     classes: tuple[StepClass, ...]
