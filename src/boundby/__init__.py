@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from boundby._version import __version__
 
 if TYPE_CHECKING:
-    from boundby.api import count, explain, measure_machine, step
+    from boundby.api import cost_rule, count, explain, measure_machine, step
     from boundby.results import errors
     from boundby.results.counts import Counts
     from boundby.results.errors import BoundbyError
@@ -23,6 +23,7 @@ __all__ = [
     "Machine",
     "Report",
     "__version__",
+    "cost_rule",
     "count",
     "errors",
     "explain",
@@ -35,6 +36,7 @@ _HOMES = {
     "Counts": "boundby.results.counts",
     "Machine": "boundby.results.machine",
     "Report": "boundby.results.report",
+    "cost_rule": "boundby.api",
     "count": "boundby.api",
     "explain": "boundby.api",
     "measure_machine": "boundby.api",

@@ -9,11 +9,11 @@ from boundby.capture.marks import step
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 
 if TYPE_CHECKING:
-    from boundby.results.counts import Counts
+    from boundby.results.counts import Counts, OpCost
     from boundby.results.machine import Machine
     from boundby.results.report import Report
 
-__all__ = ["count", "explain", "measure_machine", "step"]
+__all__ = ["cost_rule", "count", "explain", "measure_machine", "step"]
 
 
 def explain(
@@ -142,3 +142,27 @@ def measure_machine(*, threads: int | None = None, again: bool = False, quick: b
     from boundby.machine.ensure import DEFAULT_BUDGET_S, QUICK_BUDGET_S, ensure_machine
 
     return ensure_machine(threads=threads, again=again, budget_s=QUICK_BUDGET_S if quick else DEFAULT_BUDGET_S)
+
+
+def cost_rule(
+    op: Any, *, data_dependent: bool = False
+) -> Callable[[Callable[..., int | OpCost]], Callable[..., int | OpCost]]:
+    """Register the cost of a custom op, so that counts and verdicts know it.
+
+    The decorated function gets the op's arguments and its result as ``out``, and returns the FLOPs of a matmul-class
+    op (2 x multiply-accumulates; bytes are then taken from the tensors), or a whole ``OpCost``::
+
+        @boundby.cost_rule(torch.ops.mylib.fused_mlp)
+        def fused_mlp(x, w, *, out):
+            return 2 * x.numel() * w.shape[1]
+
+    Args:
+        op: ``torch.ops.mylib.op``, one of its overloads, or a higher-order op.
+        data_dependent: whether the cost depends on tensors' values; else it is worked out once for the same sizes.
+
+    Raises:
+        TypeError: ``op`` is none of these.
+    """
+    from boundby.capture.costs import cost_rule as register
+
+    return register(op, data_dependent=data_dependent)

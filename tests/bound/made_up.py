@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from boundby.results.counts import MatmulShape, OpCost
 from boundby.results.machine import Ceiling, Machine, MachineDescription
-from boundby.results.trace import AnchorReading, OpSite, StepClass, StepOps, Trace
+from boundby.results.trace import AnchorReading, OpSite, StepClass, StepOps, Trace, WatchedStep
 
 KIB, MIB = 1 << 10, 1 << 20
 ANCHORS = ("matmul", "cache", "memory", "dispatch")
@@ -161,7 +161,7 @@ def trace(
     known: dict[str, object] = {
         "kind": "training",
         "step_faults": (),
-        "watched_s": (),
+        "watched": (),
         "classes": (StepClass(digest="x", steps=3, ops=count),),
         "anchors": (),
         "threads": 1,
@@ -170,6 +170,11 @@ def trace(
     return Trace(  # type: ignore[arg-type]
         step_s=tuple(step_s), input_s=tuple(input_s), sites=tuple(sites), ops=ops, **{**known, **fields}
     )
+
+
+def watched(total_s: float, beside_s: float, *, faults: int = 0, beside_faults: int = 0) -> WatchedStep:
+    """A watched step whose windows and gaps sum to ``total_s`` beside bare ones of ``beside_s`` (seconds)."""
+    return WatchedStep(total_s=total_s, faults=faults, beside_s=beside_s, beside_faults=beside_faults)
 
 
 def reading(**seconds: float) -> AnchorReading:
@@ -221,7 +226,10 @@ def traces(draw: st.DrawFn, *, most: int = 12) -> Trace:
         step_s=draw(timed),
         input_s=draw(st.lists(st.floats(0, 0.2), min_size=steps, max_size=steps)),
         step_faults=tuple(draw(st.lists(st.integers(0, 10_000), min_size=steps, max_size=steps))),
-        watched_s=tuple(draw(timed)),
+        watched=tuple(
+            watched(total_s, beside_s, faults=draw(st.integers(0, 10_000)), beside_faults=draw(st.integers(0, 10_000)))
+            for total_s, beside_s in zip(draw(timed), draw(timed), strict=True)
+        ),
         sites=sites,
         site_of=column(st.integers(0, len(sites) - 1)),
         windows=column(seconds),

@@ -81,7 +81,7 @@ def test_what_was_not_measured_is_unknown():
     assert ceilings.function("tanh", "fp32") is None
     assert ceilings.overhead("view") is None
     assert ceilings.matmul("fp32", None) is None
-    assert ceilings.matvec("fp32", 1, 1 << 20) is None
+    assert ceilings.matvec("fp32", 1, 512, 1 << 20) is None
 
 
 def test_only_ceilings_of_the_thread_count_are_used():
@@ -120,7 +120,7 @@ def test_the_farther_the_nearest_product_the_wider_the_band():
 def test_a_product_of_no_rows_can_be_asked_about():
     """An empty batch: a detector without a single proposal multiplies (0, k) by (k, n)."""
     ceilings = ceilings_of(matvec((1, 1, 1024, 1024), 20e9), product((1, 64, 64, 64), 1e10))
-    assert ceilings.matvec("fp32", 0, 4096.0).value == pytest.approx(20e9)
+    assert ceilings.matvec("fp32", 0, 64, 4096.0).value == pytest.approx(20e9)
     assert ceilings.matmul("fp32", MatmulShape(batch=1, m=0, n=64, k=64)).value > 0
 
 
@@ -130,9 +130,46 @@ def test_a_matrix_vector_product_takes_the_curve_of_the_nearest_row_count():
         matvec((1, 1, 8192, 8192), 5e9),
         matvec((1, 8, 1024, 1024), 10e9),
     )
-    assert ceilings.matvec("fp32", 1, 4 * MIB).value == pytest.approx(20e9)
-    assert ceilings.matvec("fp32", 1, 1 << 40).value == pytest.approx(5e9)
-    assert ceilings.matvec("fp32", 7, 4 * MIB).value == pytest.approx(10e9)
+    assert ceilings.matvec("fp32", 1, 1024, 4 * MIB).value == pytest.approx(20e9)
+    assert ceilings.matvec("fp32", 1, 8192, 1 << 40).value == pytest.approx(5e9)
+    assert ceilings.matvec("fp32", 7, 1024, 4 * MIB).value == pytest.approx(10e9)
+
+
+def test_a_matrix_vector_product_takes_the_weight_of_the_nearest_depth_at_each_size():
+    """A (4096, 256) and a (256, 4096) weight are of one size, and are read at different speeds."""
+    ceilings = ceilings_of(
+        matvec((1, 1, 4096, 256), 12e9),
+        matvec((1, 1, 256, 4096), 24e9),
+        matvec((1, 1, 8192, 8192), 5e9),
+    )
+    assert ceilings.matvec("fp32", 1, 300, 4 * MIB).value == pytest.approx(12e9)
+    assert ceilings.matvec("fp32", 1, 3000, 4 * MIB).value == pytest.approx(24e9)
+    # Between two sizes it lies between the weights that were chosen, and only those.
+    assert ceilings.matvec("fp32", 1, 256, 12 * MIB).value < 12e9
+    assert 12e9 < ceilings.matvec("fp32", 1, 4096, 8 * MIB).value < 24e9
+    # A depth of nothing is asked of an empty product.
+    assert ceilings.matvec("fp32", 1, 0, 4 * MIB).value == pytest.approx(12e9)
+
+
+def test_a_matrix_vector_product_is_looked_up_in_its_own_dtype():
+    ceilings = ceilings_of(matvec((1, 1, 1024, 1024), 20e9), matvec((1, 1, 1024, 1024), 8e9, "bf16"))
+    assert ceilings.matvec("bf16", 1, 1024, 2 * MIB).value == pytest.approx(8e9)
+    assert ceilings.matvec("fp16", 1, 1024, 2 * MIB) is None
+
+
+def test_weights_beyond_the_caches_are_all_of_one_size():
+    """How far beyond no longer matters: the one of the nearest depth stands for all."""
+    ceilings = ceilings_of(matvec((1, 1, 16384, 1024), 6e9), matvec((1, 1, 16384, 8192), 4e9))
+    assert ceilings.matvec("fp32", 1, 1024, 1 << 40).value == pytest.approx(6e9)
+    assert ceilings.matvec("fp32", 1, 8192, 1 << 25).value == pytest.approx(4e9)
+
+
+def test_the_ceiling_of_the_op_itself_comes_before_that_of_its_kind():
+    ceilings = ceilings_of(overhead("pointwise", 1e-6), overhead("pointwise/gelu", 3e-6))
+    assert ceilings.overhead("pointwise", "gelu").value == pytest.approx(3e-6)
+    assert ceilings.overhead("pointwise", "relu").value == pytest.approx(1e-6)
+    assert ceilings.overhead("pointwise").value == pytest.approx(1e-6)
+    assert ceilings.overhead("inplace", "gelu") is None
 
 
 # The machine's speed at the time.

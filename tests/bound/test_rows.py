@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from statistics import median
 
 import pytest
 from hypothesis import given, settings
@@ -25,9 +26,12 @@ def test_rows_hold_every_window_once(made):
         assert sum(row.time_s for row in rows) == pytest.approx(windows, abs=1e-12)
         assert sum(row.calls for row in rows) == len(made.ops.site)
         assert [row.time_s for row in rows] == sorted((row.time_s for row in rows), reverse=True)
-    # The shares of all rows are the part of the split that happened inside ops: no host code, no input.
-    inside = 1.0 - report.split.input.value - report.overhead_parts.host
-    assert sum(row.share for row in report.ops) == pytest.approx(inside, abs=1e-9)
+    # The shares of all rows are what ops' windows are of the step, or of windows and input where those are longer.
+    inputs = median(made.input_s) + made.host_input_s
+    inside = windows / max(windows + inputs, median(made.step_s))
+    for rows in (report.ops, report.lines):
+        assert sum(row.share for row in rows) == pytest.approx(inside, abs=1e-9)
+    assert inside <= 1.0 - report.split.input.value - report.overhead_parts.host + 1e-9
 
 
 @given(traces())

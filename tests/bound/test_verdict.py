@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import matmul_cost, overhead, round_machine, site, trace, traces
+from made_up import matmul_cost, overhead, round_machine, site, trace, traces, watched
 
 from boundby.bound.ceilings import Ceilings, Speed
 from boundby.bound.explain import explain_trace
@@ -163,9 +163,14 @@ def test_steps_that_spread_are_found():
 
 
 def test_a_step_that_does_not_add_up_is_found():
-    made = trace(step_s=[0.01] * 3, watched_s=(0.01,) * 3, sites=[site(matmul_cost(8, 8, 8))], windows=[0.01])
+    made = trace(
+        step_s=[0.01] * 3, watched=(watched(0.01, 0.01),) * 3, sites=[site(matmul_cost(8, 8, 8))], windows=[0.01]
+    )
     assert "reconciliation-off" not in codes(made)
-    assert "reconciliation-off" in codes(dataclasses.replace(made, step_s=(0.02,) * 3))
+    assert "reconciliation-off" in codes(dataclasses.replace(made, watched=(watched(0.01, 0.02),) * 3))
+    assert "reconciliation-off" in codes(dataclasses.replace(made, watched=(watched(0.011, 0.01),) * 3))
+    # Without a watched step nothing says that it does not add up.
+    assert "reconciliation-off" not in codes(dataclasses.replace(made, watched=()))
 
 
 def test_another_device_is_found():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from array import array
 from types import SimpleNamespace
@@ -14,10 +15,13 @@ from boundby.capture.attribute import AttributedStep
 from boundby.capture.calibrate import WatchCost
 from boundby.capture.join import build_trace
 from boundby.capture.lean import LeanStep
+from boundby.capture.profiled import ProfiledStep
 from boundby.capture.recorder import Recorded
+from boundby.capture.usage import NO_USAGE, StepUsage
 from boundby.results.counts import OpCost
 
 US = 1000
+NO_COST = WatchCost(hot_call_s=None, mixed_call_s=None, mixed_names=1, per_op_s=None)
 
 
 def attributed(ops: list[str], sites: list[int] | None = None, window_us: int = 7) -> AttributedStep:
@@ -36,27 +40,52 @@ def attributed(ops: list[str], sites: list[int] | None = None, window_us: int = 
     )
 
 
-def lean(ops: list[str], spans: list[tuple[int, int]], *, waits=(), preemptions: int = 0) -> LeanStep:
+def lean(
+    ops: list[str], spans: list[tuple[int, int]], *, waits=(), usage: StepUsage = NO_USAGE, turn: int = 0
+) -> LeanStep:
     """A step from 0 whose ops follow one another with (gap, window) in us, and 5 us after the last."""
     now, stamps = 0, array("q")
     for gap, window in spans:
         stamps.extend([(now + gap) * US, (now + gap + window) * US])
         now += gap + window
-    return LeanStep(ops, stamps, 0, (now + 5) * US, list(waits), preemptions=preemptions)
+    return LeanStep(ops, stamps, 0, (now + 5) * US, list(waits), usage, turn)
+
+
+def profiled(*calls: tuple[str, int, int], end: int, usage: StepUsage = NO_USAGE, turn: int = 0) -> ProfiledStep:
+    """A step from 0 to ``end`` whose calls are (name, begin, end); all in us."""
+    return ProfiledStep(
+        names=[name for name, _, _ in calls],
+        begins=array("q", [begin * US for _, begin, _ in calls]),
+        ends=array("q", [last * US for _, _, last in calls]),
+        begin=0,
+        end=end * US,
+        waits=[],
+        usage=usage,
+        turn=turn,
+    )
 
 
 def site_key(op: str, *, phase: str = "forward", module: str | None = "m"):
     return (op, OpCost(kind="other"), "", None, None, module, phase, False, 0)
 
 
-def joined(kept: Recorded, keys=None, *, kind: str = "training", cost: float | None = None, irregular: bool = False):
-    for column in (kept.input_s, kept.faults, kept.preemptions):
-        column.extend([0] * (len(kept.timed_s) - len(column)))
+def faults(*counts: int) -> list[StepUsage]:
+    return [StepUsage(faults=count) for count in counts]
+
+
+def joined(
+    kept: Recorded, keys=None, *, kind: str = "training", cost: WatchCost | float = NO_COST, irregular: bool = False
+):
+    """The trace; ``cost`` may be that of a lean watcher alone. Steps whose input, usage or round is not told had none."""
+    if not isinstance(cost, WatchCost):
+        cost = dataclasses.replace(NO_COST, per_op_s=cost)
+    for column, nothing in ((kept.input_s, 0.0), (kept.usage, NO_USAGE), (kept.turns, 0)):
+        column.extend([nothing] * (len(kept.timed_s) - len(column)))
     longest = max((step.ops for step in kept.attributed), key=len, default=[])
     recorder = SimpleNamespace(
         kept=kept,
         site_keys=keys or [site_key(op) for op in longest],
-        watch_cost=WatchCost(per_call_s=None, per_op_s=cost),
+        watch_cost=cost,
         anchor_readings=[],
         device=None,
     )
@@ -71,11 +100,20 @@ def codes(trace) -> set[str]:
 @settings(deadline=None)
 def test_windows_gaps_and_tail_are_the_whole_watched_step(spans):
     ops = [f"aten::op{at}" for at in range(len(spans))]
-    trace = joined(Recorded(timed_s=[1.0], lean=[lean(ops, spans)], attributed=[attributed(ops)]))
+    trace = joined(
+        Recorded(
+            timed_s=[1.0],
+            usage=faults(11),
+            lean=[lean(ops, spans, usage=StepUsage(faults=7))],
+            attributed=[attributed(ops)],
+        )
+    )
     whole = (sum(map(sum, spans)) + 5) * 1e-6
     assert sum(trace.ops.window_s) + sum(trace.ops.gap_s) + trace.ops.tail_s == pytest.approx(whole)
     assert list(trace.ops.window_s) == pytest.approx([window * 1e-6 for _, window in spans], abs=1e-12)
-    assert trace.watched_s == pytest.approx((whole,))
+    (seen,) = trace.watched
+    assert seen.total_s == pytest.approx(whole)
+    assert (seen.faults, seen.beside_s, seen.beside_faults) == (7, 1.0, 11)
 
 
 def test_each_op_takes_the_median_of_its_windows_over_the_steps():
@@ -136,10 +174,12 @@ def test_steps_that_all_differ_are_explained_by_an_attributed_one_with_gaps_unkn
 def test_steps_interrupted_by_other_processes_are_left_out_where_enough_remain():
     ops = ["aten::a"]
     steps = {"lean": [lean(ops, [(1, 4)])], "attributed": [attributed(ops)]}
-    trace = joined(Recorded(timed_s=[1.0, 9.0, 1.1, 1.2], preemptions=[0, 3, 0, 0], **steps))
+    held_up = [StepUsage(preemptions=count) for count in (0, 3, 0, 0)]
+    trace = joined(Recorded(timed_s=[1.0, 9.0, 1.1, 1.2], usage=held_up, **steps))
     assert trace.step_s == (1.0, 1.1, 1.2)
     assert "preempted" in codes(trace)
-    trace = joined(Recorded(timed_s=[1.0, 9.0, 1.1], preemptions=[0, 3, 1], **steps))
+    held_up = [StepUsage(preemptions=count) for count in (0, 3, 1)]
+    trace = joined(Recorded(timed_s=[1.0, 9.0, 1.1], usage=held_up, **steps))
     assert trace.step_s == (1.0, 9.0, 1.1)
     assert "preempted" not in codes(trace)
 

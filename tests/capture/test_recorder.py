@@ -52,9 +52,9 @@ def test_each_role_is_kept_where_it_belongs(clock):
         if recorder.schedule.role not in (Role.PREPARE, Role.LEAN):  # through a burst of those watching may go on
             assert watching() == (0, False)
     kept = recorder.kept
-    assert kept.warmup_steps == roles.count(Role.WARMUP) == 2
+    assert len(kept.warm_faults) == roles.count(Role.WARMUP) == 2
     assert kept.timed_s == [0.005] * 3
-    assert len(kept.input_s) == len(kept.faults) == len(kept.preemptions) == 3
+    assert len(kept.input_s) == len(kept.usage) == len(kept.turns) == 3
     assert len(kept.attributed) == roles.count(Role.ATTRIBUTED)
     # Told time runs ahead of the profiler's own, so that steps of a burst overlap and not all of them can be matched.
     assert 1 <= len(kept.lean) + len(kept.profiled) <= roles.count(Role.LEAN)
@@ -153,7 +153,7 @@ def test_a_restart_forgets_every_step(clock):
     recorder.restart()
     kept = recorder.kept
     assert kept.timed_s == kept.lean == kept.profiled == kept.attributed == []
-    assert kept.warmup_steps == 0
+    assert kept.input_s == kept.usage == kept.turns == kept.warm_faults == []
     assert recorder.schedule.role is Role.WARMUP
     assert not recorder.done
 

@@ -51,9 +51,15 @@ def codes_in_source() -> dict[str, str]:
     return found
 
 
-def sections() -> list[str]:
+def section_texts() -> list[tuple[str, str]]:
+    """Each code with the text of its section, in the order of the page."""
     page = (ROOT / "docs" / "codes.md").read_text(encoding="utf-8")
-    return re.findall(r"^## (\S+)$", page, re.MULTILINE)
+    parts = re.split(r"^(#{2,3}) (.+)$", page, flags=re.MULTILINE)[1:]
+    return [(title, text) for level, title, text in zip(*[iter(parts)] * 3, strict=True) if level == "###"]
+
+
+def sections() -> list[str]:
+    return [code for code, _ in section_texts()]
 
 
 def test_every_code_has_a_section() -> None:
@@ -67,6 +73,13 @@ def test_every_section_has_a_code() -> None:
 
 def test_no_code_has_two_sections() -> None:
     assert len(sections()) == len(set(sections()))
+
+
+@pytest.mark.parametrize(("code", "text"), section_texts(), ids=sections())
+def test_a_section_says_what_happened_what_it_does_and_what_to_do(code: str, text: str) -> None:
+    paragraphs = [" ".join(one.split()) for one in text.strip().split("\n\n")]
+    assert [re.match(r"\*+(Error|Finding|Effect|Do)", one) is not None for one in paragraphs] == [True] * 3
+    assert [re.sub(r"\W.*", "", one.lstrip("*")) for one in paragraphs[1:]] == ["Effect", "Do"]
 
 
 def test_codes_are_kebab_case() -> None:

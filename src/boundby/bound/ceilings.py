@@ -28,6 +28,13 @@ class Speed:
     memory: Interval
     dispatch: Interval
 
+    @property
+    def moved(self) -> float:
+        """By what factor the speed moved during the run, of the probe that moved most."""
+        return max(
+            band.high / band.low for band in (self.matmul, self.cache, self.memory, self.dispatch) if band.low > 0
+        )
+
     @staticmethod
     def unknown() -> Speed:
         """As fast as it was then, for all we know."""

@@ -57,22 +57,13 @@ def explain_trace(trace: Trace, machine: Machine, *, command: tuple[str, ...] = 
 
 def _findings(trace: Trace, division: Division, ceilings: Ceilings, speed: Speed) -> tuple[Finding, ...]:
     found = []
-    moved = {
-        name: (band.high / band.low, band.value)
-        for name, band in (
-            ("matmul", speed.matmul),
-            ("cache", speed.cache),
-            ("memory", speed.memory),
-            ("dispatch", speed.dispatch),
-        )
-    }
-    worst = max(moved, key=lambda name: moved[name][0])
-    if moved[worst][0] > MOVED:
+    if speed.moved > MOVED:
         found.append(
             Finding(
                 code="machine-moved",
-                message=f"the machine's speed moved by {moved[worst][0]:.2f}x during the run (probe: {worst})",
-                advice="Other load or a busy host does this; ceilings are scaled to the speed at the time.",
+                message=f"the machine's speed moved by {speed.moved:.2g}x during the run",
+                advice="Other load or a busy host does this; ceilings are scaled to the speed at the time. Where every core "
+                "has a thread, one busy process holds up all of them: fewer threads (OMP_NUM_THREADS) are then steadier.",
             )
         )
     time = division.time_s

@@ -18,6 +18,8 @@ from boundby.results.trace import Trace
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 WORK = ("memory", "matmul", "pointwise")
 PAGE_BYTES = 4096
+# Gaps are known to this share of the step; what a bare step has beyond them is not host code.
+GAP_SLACK = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +83,13 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     times = _with_missing_faults(_op_times(trace, ceilings, fault_s), trace, fault_s)
     inputs = waited + trace.host_input_s
     windows = float(times.window.sum())
-    # What is neither op nor input is host code. The gaps seen while watching say the same with the error of their
-    # correction: that is what the reconciliation is for.
-    host = max(0.0, total - windows - inputs)
-    outside = min(host, _faults_outside(trace, fault_s))
+    # What is neither op nor input is host code, as far as gaps of that length were seen while watching: a step that other
+    # processes held up has more, and nobody knows where.
+    outside = _faults_outside(trace, fault_s)
+    rest = max(0.0, total - windows - inputs)
+    host = min(rest, _seen_gaps(trace) + outside + GAP_SLACK * total)
+    lost = rest - host
+    outside = min(host, outside)
     host -= outside
     # Of an op called from Python, the call itself and autograd's part come before its window.
     called = min(host, float(times.called.sum()))
@@ -98,7 +103,7 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     bands = _bands(times)
     overhead = (dispatch + allocation + host) * scale
     values = {name: work[name] * scale for name in WORK}
-    unexplained = float(times.unexplained.sum()) * scale
+    unexplained = (float(times.unexplained.sum()) + lost) * scale
 
     def share(name: str) -> Interval:
         low, high = bands[name]
@@ -114,7 +119,7 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
         matmul=share("matmul"),
         pointwise=share("pointwise"),
         input=_clipped(inputs * scale, inputs * scale, inputs * scale + (doubt if inputs else 0.0)),
-        unexplained=_clipped(unexplained, 0.0, bands["unexplained"][1] * scale + doubt),
+        unexplained=_clipped(unexplained, 0.0, (bands["unexplained"][1] + lost) * scale + doubt),
     )
     parts = OverheadParts(dispatch=dispatch * scale, host=host * scale, allocation=allocation * scale)
     return Division(
@@ -184,6 +189,14 @@ def _with_missing_faults(times: OpTimes, trace: Trace, fault_s: float | None) ->
     return replace(times, allocation=times.allocation + moved, unexplained=times.unexplained - moved)
 
 
+def _seen_gaps(trace: Trace) -> float:
+    """Seconds between ops as the watched steps had them, input left out; endless where none were seen."""
+    if trace.ops is None:
+        return 0.0
+    gaps = float(np.sum(np.frombuffer(trace.ops.gap_s, dtype=np.float64))) + trace.ops.tail_s - trace.host_input_s
+    return math.inf if math.isnan(gaps) else max(0.0, gaps)
+
+
 def _faults_outside(trace: Trace, fault_s: float | None) -> float:
     """Seconds of page faults that a bare step has beyond those of the steps watched for times."""
     if not trace.watched or not trace.step_faults or not fault_s:
@@ -239,8 +252,8 @@ def _reconciliation(trace: Trace, waited: float, fault_s: float | None) -> Inter
     """The share of the bare step that windows, gaps and waiting explain; ``waited`` is the share that is waiting.
 
     Page faults that a watched step had more or fewer than the bare ones beside it are set right by their known cost.
-    The value is the median over watched steps; its band is twice the median's standard error (1.25 sigma / sqrt n, sigma
-    from the interquartile range).
+    The value is the median over watched steps; its band is twice the median's standard error (1.25 sigma / sqrt n,
+    sigma from the interquartile range).
     """
     ratios = sorted(
         (one.total_s + (one.beside_faults - one.faults) * (fault_s or 0.0)) / one.beside_s

@@ -16,6 +16,8 @@ from boundby.results.units import format_percent, format_rate, format_size, form
 CLEAR, AHEAD, AHEAD_BY = 0.5, 0.4, 1.5
 # Beyond this, what is not explained decides more than what is.
 TOO_MUCH_UNEXPLAINED = 0.5
+# A machine whose speed moved by more than this during the run was disturbed.
+DISTURBED = 1.5
 
 _WHAT: dict[Bound, str] = {
     "overhead": "per-op overhead",
@@ -52,7 +54,7 @@ def judge(trace: Trace, division: Division, counts: Counts, ceilings: Ceilings) 
     confidence = _confidence(by_bound, first, bound, division)
     return Verdict(
         bound=bound,
-        sentence=_sentence(trace, division, counts, bound, ranked, confidence),
+        sentence=_sentence(trace, division, counts, bound, ranked, confidence, ceilings),
         evidence=_evidence(trace, division, counts, ceilings),
         confidence=confidence,
     )
@@ -65,9 +67,9 @@ def _confidence(
         return "unsure"
     others = [one.high for name, one in by_bound.items() if name != first]
     reconciled = 0.9 <= division.reconciliation.value <= 1.1
-    if reconciled and by_bound[first].low > max(others):
-        return "sure"
-    return "likely" if reconciled or by_bound[first].value > 2 * max(others) else "unsure"
+    if not reconciled:
+        return "unsure"
+    return "sure" if by_bound[first].low > max(others) else "likely"
 
 
 def _sentence(
@@ -77,6 +79,7 @@ def _sentence(
     bound: Bound,
     ranked: list[Bound],
     confidence: Literal["sure", "likely", "unsure"],
+    ceilings: Ceilings,
 ) -> str:
     what = {"training": "training step", "inference": "inference step", "callable": "step"}[trace.kind]
     time = format_time(division.time_s.median)
@@ -92,7 +95,8 @@ def _sentence(
             return f"This {what} takes {time}; what binds it is unknown: its ops could not be timed."
         return (
             f"This {what} takes {time}, and what binds it is unknown: "
-            f"{format_percent(split.unexplained.value)} of it is explained by no ceiling measured here."
+            f"{format_percent(split.unexplained.value)} of it is explained by no limit measured here"
+            + (", and other load disturbed the run." if ceilings.speed.moved > DISTURBED else ".")
         )
     if bound == "mixed":
         a, b = ranked[0], ranked[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,17 +18,32 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
 from boundby.capture.lean import LeanWatcher
-from boundby.capture.profiled import ProfilingWatcher, can_profile, count_calls
+from boundby.capture.profiled import ProfiledStep, ProfilingWatcher, can_profile, profile_once
 
 TURNS = 4
+LOOP = 150
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchCost:
-    """Seconds that watching adds: the profiler to each operator call, a lean watcher to each op; None: not measured."""
+    """Seconds that watching adds: the profiler to each operator call, a lean watcher to each op; None: not measured.
 
-    per_call_s: float | None
+    A call noted by the profiler costs ``hot_call_s`` in a loop of one op, and ``mixed_call_s`` in the miniature step,
+    whose calls bear ``mixed_names`` different names and are that much less at home in the caches.
+    """
+
+    hot_call_s: float | None
+    mixed_call_s: float | None
+    mixed_names: int
     per_op_s: float | None
+
+    def per_call_s(self, names: int) -> float:
+        """Seconds a call in a step whose calls bear so many different names; 0 where nothing was measured."""
+        if self.hot_call_s is None or self.mixed_call_s is None:
+            return 0.0
+        # Half as many kinds of calls as the miniature has are enough to be as far from home as it is.
+        share = min(1.0, 2.0 * (names - 1) / max(1, self.mixed_names - 1))
+        return self.hot_call_s + share * (self.mixed_call_s - self.hot_call_s)
 
 
 class Calibration:
@@ -43,50 +58,61 @@ class Calibration:
             self._weights += [torch.ones(8, **plain) for _ in range(4)]
             self._first = [torch.zeros_like(one) for one in self._weights]
             self._second = [torch.ones_like(one) for one in self._weights]
+            self._other = torch.ones(8, **plain)
+            self._sum = torch.zeros(8, **plain)
         for one in self._weights:
             one.requires_grad_(True)
-        self._calls = 0
-        self._per_call: list[float] = []
+        self._calls: dict[Callable[[], None], ProfiledStep] = {}
+        self._mixed: list[float] = []
+        self._hot: list[float] = []
         self._per_op: list[float] = []
 
     def read(self) -> None:
         """Take one sample of each cost: some 20 ms."""
         with _by_itself():
-            lean, profiled = [], []
-            self._step()
-            bare = [self._seconds() for _ in range(TURNS)]
             if can_profile():
-                # As in a burst of steps: the profiler stays on, and its first step is not counted.
-                profiler = ProfilingWatcher()
-                profiler.start()
-                self._step()
-                profiled = [self._seconds() for _ in range(TURNS)]
-                profiler.stop()
-                self._calls = self._calls or count_calls(self._step)
-                self._step()
+                self._hot.append(self._per_call(self._loop))
+                self._mixed.append(self._per_call(self._step))
+            bare, lean, ops = [], [], 1
             for _ in range(TURNS):
-                bare.append(self._seconds())
+                bare.append(_seconds(self._step))
                 watcher = LeanWatcher()
                 watcher.start()
-                lean.append(self._seconds())
+                lean.append(_seconds(self._step))
                 watcher.stop()
                 ops = len(watcher.ops)
-        base = min(bare)
-        self._per_op.append((min(lean) - base) / ops)
-        if profiled:
-            self._per_call.append((min(profiled) - base) / self._calls)
+        self._per_op.append((min(lean) - min(bare)) / ops)
+
+    def _per_call(self, work: Callable[[], None]) -> float:
+        """Seconds that the profiler adds to a call, in a burst: it stays on, and its first step is not counted."""
+        if work not in self._calls:
+            self._calls[work] = profile_once(work)
+        work()
+        bare = [_seconds(work) for _ in range(TURNS)]
+        profiler = ProfilingWatcher()
+        profiler.start()
+        work()
+        profiled = [_seconds(work) for _ in range(TURNS)]
+        profiler.stop()
+        work()
+        bare += [_seconds(work) for _ in range(TURNS)]
+        return (min(profiled) - min(bare)) / len(self._calls[work].names)
 
     def cost(self) -> WatchCost:
         """The medians of the samples so far."""
+        known = self._calls.get(self._step)
         return WatchCost(
-            per_call_s=statistics.median(self._per_call) if self._per_call else None,
+            hot_call_s=statistics.median(self._hot) if self._hot else None,
+            mixed_call_s=statistics.median(self._mixed) if self._mixed else None,
+            mixed_names=len(set(known.names)) if known is not None else 1,
             per_op_s=statistics.median(self._per_op) if self._per_op else None,
         )
 
-    def _seconds(self) -> float:
-        begin = time.perf_counter_ns()
-        self._step()
-        return (time.perf_counter_ns() - begin) / 1e9
+    def _loop(self) -> None:
+        total, other = self._sum, self._other
+        with torch.no_grad():
+            for _ in range(LOOP):
+                torch.add(other, other, out=total)
 
     def _step(self) -> None:
         w, scale = self._weights[:4], self._weights[4:]
@@ -105,6 +131,12 @@ class Calibration:
                 second.mul_(0.999).addcmul_(grad, grad, value=0.001)
                 # A step of length zero: the miniature stays what it is.
                 weight.addcdiv_(first, second.sqrt().add_(1e-8), value=0.0)
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    begin = time.perf_counter_ns()
+    work()
+    return (time.perf_counter_ns() - begin) / 1e9
 
 
 @contextmanager

@@ -186,7 +186,7 @@ def _classes(kept: Recorded, cost: WatchCost) -> list[_Seen]:
             default=None,
         )
         if best is not None:
-            found[best[0]].times.append(_profiled_times(profiled, best[1], cost.per_call_s or 0.0))
+            found[best[0]].times.append(_profiled_times(profiled, best[1], cost.per_call_s(len(set(profiled.names)))))
     return list(found.values())
 
 
@@ -296,7 +296,7 @@ def _varied(kept: Recorded, cost: WatchCost, beside: _Bare) -> tuple[WatchedStep
         totals[lean.turn].append((_lean_times(lean, cost.per_op_s or 0.0).total, lean.usage.faults))
     for profiled in kept.profiled:
         waits = sum(end - begin for begin, end in profiled.waits) / 1e9
-        total = profiled.seconds - waits - (cost.per_call_s or 0.0) * len(profiled.names)
+        total = profiled.seconds - waits - cost.per_call_s(len(set(profiled.names))) * len(profiled.names)
         totals[profiled.turn].append((total, profiled.usage.faults))
     return tuple(
         beside.seen(float(np.mean([one[0] for one in seen])), int(np.mean([one[1] for one in seen])), turn)

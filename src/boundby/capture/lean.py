@@ -7,7 +7,7 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
-from boundby.capture.usage import StepUsage
+from boundby.capture.usage import NO_USAGE, StepUsage
 from boundby.capture.watcher import OpWatcher
 
 
@@ -24,7 +24,7 @@ class LeanStep:
     begin: int
     end: int
     input_at: list[tuple[int, int]]
-    usage: StepUsage = StepUsage()
+    usage: StepUsage = NO_USAGE
     turn: int = 0
 
     @property

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from boundby.capture.usage import StepUsage
+from boundby.capture.usage import NO_USAGE, StepUsage
 
 _autograd: Any = torch._C._autograd
 _profiler: Any = torch._C._profiler
@@ -42,7 +42,7 @@ class ProfiledStep:
     begin: int
     end: int
     waits: list[tuple[int, int]]
-    usage: StepUsage = StepUsage()
+    usage: StepUsage = NO_USAGE
     turn: int = 0
 
     @property
@@ -79,7 +79,7 @@ class Span:
     begin: int
     end: int
     waits: list[tuple[int, int]]
-    usage: StepUsage = StepUsage()
+    usage: StepUsage = NO_USAGE
     turn: int = 0
 
     def holds(self, at: int) -> bool:
@@ -141,14 +141,13 @@ class ProfilingWatcher:
         return steps
 
 
-def count_calls(step: Callable[[], object]) -> int:
-    """How many calls the profiler notes in ``step()``."""
+def profile_once(step: Callable[[], object]) -> ProfiledStep:
+    """One call of ``step()`` under the profiler."""
     watcher = ProfilingWatcher()
     watcher.start()
     begin = wall_ns()
     step()
-    span = Span(begin=begin, end=wall_ns(), waits=[])
-    return sum(len(one.names) for one in watcher.stop([span]))
+    return watcher.stop([Span(begin=begin, end=wall_ns(), waits=[])])[0]
 
 
 def match_calls(step: ProfiledStep, ops: Sequence[str], works: Sequence[int]) -> Matched | None:

@@ -102,7 +102,9 @@ class Recorder:
     @property
     def watch_cost(self) -> WatchCost:
         """What watching added, as measured between the steps."""
-        return self._calibration.cost() if self._calibration is not None else WatchCost(per_call_s=None, per_op_s=None)
+        if self._calibration is None:
+            return WatchCost(hot_call_s=None, mixed_call_s=None, mixed_names=1, per_op_s=None)
+        return self._calibration.cost()
 
     def begin(self) -> None:
         """A step begins."""

@@ -17,6 +17,8 @@ class StepUsage(NamedTuple):
         return StepUsage(self.faults - before.faults, self.preemptions - before.preemptions)
 
 
+NO_USAGE = StepUsage()
+
 if sys.platform == "win32":
 
     def minor_faults() -> int:

@@ -154,6 +154,8 @@ def _check_seen(session: Session, trace: Trace | None, target: Target, outcome: 
         )
     if trace is not None and trace.step_s:
         return
+    for finding in session.findings:
+        raise BoundbyError(finding.code, finding.message, finding.advice)
     seen = session.events_seen
     if seen == 0:
         raise BoundbyError(

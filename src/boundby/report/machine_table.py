@@ -1,8 +1,10 @@
-"""A machine and its ceilings as a short table."""
+"""A machine and its ceilings on one page: in short, then a few tables; the whole is in the file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import TypeAlias
 
 from rich.cells import cell_len
@@ -10,18 +12,43 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from boundby.report.machine_summary import OVERHEAD_KINDS, best_products, of_kind, render_summary
 from boundby.report.page import bullets, heading, page_width, render_page
-from boundby.report.safe_text import clean
-from boundby.results.machine import Ceiling, CeilingKind, Machine
+from boundby.report.safe_text import clean, elide
+from boundby.results.machine import Ceiling, Machine
 from boundby.results.units import digits_for, format_rate, format_size, plural
 
 # Ceilings by the name of their row and the name of their column.
 _Cells: TypeAlias = dict[tuple[str, str], Ceiling]
 
-# Of each list the costliest: the rest is in the file.
-_SHOWN_FUNCTIONS = 12
-_CELL = 12
-_VALUE = 7
+_FUNCTIONS = ("add", "exp", "tanh", "gelu", "softmax", "layer_norm", "dropout")
+_SHOWN_FUNCTIONS = 7
+_SHOWN_OVERHEADS = 15
+_SHOWN_FINDINGS = 3
+_LONGEST_NAME = 16
+_ROW_NAME = 11
+_CELL = 8
+_GAP = 1
+# How a cell of a table shows that its value was not measured; a line under the tables says what the marks mean.
+_MARKS = {"modelled": "[m]", "datasheet": "[d]"}
+_MARK_MEANINGS = {"modelled": "from a model", "datasheet": "from a datasheet"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scale:
+    """The unit that all cells of a table share: its text and its size in the ceilings' own unit."""
+
+    unit: str
+    size: float
+
+
+_SCALES = {
+    "flop/s": tuple(
+        _Scale(unit=f"{prefix}FLOP/s", size=size) for prefix, size in (("M", 1e6), ("G", 1e9), ("T", 1e12))
+    ),
+    "byte/s": tuple(_Scale(unit=f"{prefix}B/s", size=size) for prefix, size in (("M", 1e6), ("G", 1e9), ("T", 1e12))),
+    "s": (_Scale(unit="ps", size=1e-12), _Scale(unit="ns", size=1e-9), _Scale(unit="us", size=1e-6)),
+}
 
 
 def render_machine(machine: Machine, *, width: int, color: bool, unicode: bool) -> str:
@@ -41,106 +68,143 @@ def render_machine(machine: Machine, *, width: int, color: bool, unicode: bool) 
 
 
 def _parts(machine: Machine, width: int, *, unicode: bool) -> Iterator[RenderableType]:
-    about = machine.description
-    yield Text(clean(about.cpu or "Processor unknown", unicode=unicode), style="bold")
-    facts = [
-        plural(about.usable_cores, "usable core"),
-        plural(about.threads, "thread"),
-        f"memory {format_size(about.memory_limit_bytes or about.memory_bytes)}",
-        f"torch {about.torch or 'unknown'}",
-        f"Python {about.python}",
-        about.os,
-        f"device {about.device}",
-    ]
-    yield Text(clean(", ".join(facts), unicode=unicode))
-    if about.measured_at:
-        yield Text(f"measured {clean(about.measured_at, unicode=unicode)}")
-    yield from _matrix(
-        "Matrix products", "the best of the shapes tried", _best_products(machine), width, unicode=unicode
+    yield from _description(machine, unicode=unicode)
+    yield from render_summary(machine, unicode=unicode)
+    products = {place: one for place, one in best_products(machine).items() if "_" not in place[0]}
+    tables = (
+        ("Matrix products", "the fastest of the shapes tried", products),
+        ("Bandwidth", "read + written, by the size of what an op touches", _bandwidths(machine)),
+        ("Functions", "an element", _functions(machine)),
     )
-    yield from _matrix(
-        "Memory",
-        "bytes an op reads and writes, by the size of what it touches",
-        _bandwidths(machine),
-        width,
-        unicode=unicode,
-    )
-    functions = sorted(_of_kind(machine, "function"), key=lambda one: one.value, reverse=True)
-    shown = functions[:_SHOWN_FUNCTIONS]
-    meaning = "time an element" + (f"; the costliest of {len(functions)}" if len(functions) > len(shown) else "")
-    yield from _list("Functions", meaning, shown, width, unicode=unicode)
-    overheads = [one for one in _of_kind(machine, "overhead") + _of_kind(machine, "launch") if "_" not in one.name]
-    yield from _list("Overhead", "time an op takes that works on almost nothing", overheads, width, unicode=unicode)
-    if not machine.ceilings:
+    for title, meaning, cells in tables:
+        yield from _matrix(title, meaning, cells, width, unicode=unicode)
+    overheads = [one for one in of_kind(machine, "overhead", "launch") if _is_main_kind(one)]
+    overheads = _first(overheads, OVERHEAD_KINDS, _SHOWN_OVERHEADS)
+    yield from _list("Overhead", "an op that works on almost nothing", overheads, width, unicode=unicode)
+    unmeasured = sorted({one.source for one in machine.ceilings} - {"measured"})
+    if unmeasured:
         yield ""
-        yield Text("No ceiling was measured.")
-    if machine.findings:
-        yield ""
-        yield heading("Findings")
-        texts = (f"{found.message} {found.advice}".strip() + f" [{found.code}]" for found in machine.findings)
-        yield bullets(((Text(clean(text, unicode=unicode)), "") for text in texts), mark="  !", mark_width=4)
+        marks = ", ".join(f"{_MARKS[source]} {_MARK_MEANINGS[source]}" for source in unmeasured)
+        yield Text(f"Not measured on this machine: {marks}.", style="yellow")
+    yield from _findings(machine, unicode=unicode)
     yield ""
     yield Text("Next     boundby run SCRIPT")
 
 
-def _of_kind(machine: Machine, kind: CeilingKind) -> list[Ceiling]:
-    return [ceiling for ceiling in machine.ceilings if ceiling.kind == kind]
-
-
-def _best_products(machine: Machine) -> _Cells:
-    """The fastest ceiling of each product and dtype; transposed and backward forms are left to the file."""
-    cells: _Cells = {}
-    for one in _of_kind(machine, "matmul"):
-        place = (one.name, one.dtype or "any")
-        if "_" not in one.name and (place not in cells or one.value > cells[place].value):
-            cells[place] = one
-    return cells
+def _description(machine: Machine, *, unicode: bool) -> Iterator[RenderableType]:
+    about = machine.description
+    yield Text(clean(about.cpu or "Processor unknown", unicode=unicode), style="bold")
+    facts = [
+        plural(about.usable_cores, "usable core"),
+        f"{format_size(about.memory_limit_bytes or about.memory_bytes)} of memory",
+        f"torch {about.torch or 'unknown'}",
+        f"Python {about.python}",
+        about.os,
+    ]
+    yield Text(clean(", ".join(facts), unicode=unicode))
+    where = f"{plural(about.threads, 'thread')} of {'the CPU' if about.device == 'cpu' else about.device}"
+    told = f"{plural(len(machine.ceilings), 'limit')} known for {where}"
+    if not machine.ceilings:
+        told = f"no limit is known for {where}"
+    when = f", measured {about.measured_at}" if about.measured_at and machine.ceilings else ""
+    yield Text(clean(told + when, unicode=unicode))
 
 
 def _bandwidths(machine: Machine) -> _Cells:
-    ceilings = [one for one in _of_kind(machine, "bandwidth") if one.size_bytes is not None]
+    ceilings = [one for one in of_kind(machine, "bandwidth") if one.size_bytes is not None and one.stack == "torch"]
     ceilings.sort(key=lambda one: one.size_bytes or 0)
-    return {(format_size(one.size_bytes), one.name): one for one in ceilings if one.stack == "torch"}
+    return {(one.name, format_size(one.size_bytes)): one for one in ceilings}
+
+
+def _functions(machine: Machine) -> _Cells:
+    """The functions people know best, the dtypes of most of them first."""
+    ceilings = [one for one in of_kind(machine, "function") if one.dtype is not None]
+    known = {one.name: one for one in ceilings}
+    names = [one.name for one in _first(list(known.values()), _FUNCTIONS, _SHOWN_FUNCTIONS)]
+    cells = {(one.name, one.dtype or ""): one for one in ceilings if one.name in names}
+    dtypes = list(dict.fromkeys(dtype for _, dtype in cells))
+    dtypes.sort(key=lambda dtype: -sum((name, dtype) in cells for name in names))
+    dtypes = [dtype for dtype in dtypes if sum((name, dtype) in cells for name in names) > 1] or dtypes
+    return {(dtype, name): cells[name, dtype] for dtype in dtypes for name in names if (name, dtype) in cells}
+
+
+def _is_main_kind(ceiling: Ceiling) -> bool:
+    return "/" not in ceiling.name and (ceiling.name in OVERHEAD_KINDS or "_" not in ceiling.name)
+
+
+def _first(ceilings: list[Ceiling], wanted: Sequence[str], count: int) -> list[Ceiling]:
+    """At most ``count`` ceilings: those of wanted names in that order, then the others as they come."""
+    places = {name: place for place, name in enumerate(wanted)}
+    return sorted(ceilings, key=lambda one: places.get(one.name, len(places)))[:count]
 
 
 def _matrix(title: str, meaning: str, cells: _Cells, width: int, *, unicode: bool) -> Iterator[RenderableType]:
-    """Ceilings by row and column name; columns that do not fit are left out, from the right, and named."""
+    """Ceilings by row and column name in one unit; columns that do not fit are left out, from the right, and named."""
     if not cells:
         return
     rows = list(dict.fromkeys(row for row, _ in cells))
     names = list(dict.fromkeys(name for _, name in cells))
-    fitting = names[: max(1, (width - _CELL) // (_CELL + 1))]
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(width=_CELL, overflow="fold")
+    scale = _scale_of(list(cells.values()))
+    texts = {place: _number(one, scale) for place, one in cells.items()}
+    labels = {name: clean(name, unicode=unicode) for name in names}
+    widest = max(_CELL, *(cell_len(text) for text in (*labels.values(), *(cell.plain for cell in texts.values()))))
+    widest = min(widest, width - _ROW_NAME - 2 * _GAP)
+    fitting = names[: max(1, (width - _ROW_NAME - _GAP) // (widest + _GAP))]
+    table = Table.grid(padding=(0, _GAP, 0, 0))
+    table.add_column(width=_ROW_NAME, no_wrap=True)
     for _ in fitting:
-        table.add_column(justify="right", min_width=_CELL, overflow="fold")
-    table.add_row("", *(Text(clean(name, unicode=unicode), style="dim") for name in fitting))
+        table.add_column(justify="right", width=widest, no_wrap=True)
+    table.add_row("", *(Text(elide(labels[name], widest, unicode=unicode), style="dim") for name in fitting))
     for row in rows:
-        shown = (_value(cells.get((row, name)), unicode=unicode) for name in fitting)
-        table.add_row(Text(f"  {clean(row, unicode=unicode)}"), *shown)
+        shown = (texts.get((row, name)) or Text("-", style="dim") for name in fitting)
+        table.add_row(Text(f"  {elide(clean(row, unicode=unicode), _ROW_NAME - 2, unicode=unicode)}"), *shown)
+    unit = scale.unit.replace("us", "µs") if unicode else scale.unit
     yield ""
-    yield heading(title, meaning)
+    yield heading(title, f"{unit}; {meaning}" if scale.size >= 1 else f"{unit} {meaning}")
     yield table
     if len(fitting) < len(names):
-        yield Text(f"  wider terminals also show {', '.join(names[len(fitting) :])}", style="dim")
+        rest = ", ".join(labels[name] for name in names[len(fitting) :])
+        yield Text(f"  wider terminals also show {rest}", style="dim")
+
+
+def _scale_of(ceilings: list[Ceiling]) -> _Scale:
+    """The unit in which the median value has one to three digits before the point, as far as there is one."""
+    values = sorted(one.value for one in ceilings)
+    middle = values[len(values) // 2]
+    scales = _SCALES[ceilings[0].unit]
+    return next((scale for scale in reversed(scales) if middle >= scale.size), scales[0])
+
+
+def _number(ceiling: Ceiling, scale: _Scale) -> Text:
+    """A value in the table's unit; one that was not measured has a mark and a style of its own."""
+    digits = digits_for(ceiling.value, ceiling.low, ceiling.high)
+    text = f"{Decimal(f'{ceiling.value / scale.size:.{digits - 1}e}'):,f}"
+    if ceiling.source == "measured":
+        return Text(text)
+    return Text(f"{text} {_MARKS[ceiling.source]}", style="italic yellow")
 
 
 def _list(title: str, meaning: str, ceilings: list[Ceiling], width: int, *, unicode: bool) -> Iterator[RenderableType]:
-    """Ceilings with their names, as many beside each other as fit."""
+    """Ceilings with their names, as many beside each other as fit, each with its own unit."""
     if not ceilings:
         return
-    dtypes = {one.dtype for one in ceilings}
     cells = []
     for one in ceilings:
-        name = one.name if len(dtypes) == 1 or one.dtype is None else f"{one.name} {one.dtype}"
-        cells.append((Text(clean(name, unicode=unicode)), _value(one, unicode=unicode)))
-    longest = max(cell_len(name.plain) for name, _ in cells)
-    beside = max(1, (width - 2) // (longest + _VALUE + 4))
+        name = elide(clean(one.name.replace("_", " "), unicode=unicode), _LONGEST_NAME, unicode=unicode)
+        digits = digits_for(one.value, one.low, one.high)
+        value = format_rate(one.value, one.unit, digits=digits, unicode=unicode)
+        measured = one.source == "measured"
+        cells.append(
+            (Text(name), Text(value) if measured else Text(f"{value} {_MARKS[one.source]}", style="italic yellow"))
+        )
+    names = max(cell_len(name.plain) for name, _ in cells)
+    values = max(cell_len(value.plain) for _, value in cells)
+    beside = max(1, (width - 2) // (names + values + 3))
     table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(width=1)
     for _ in range(beside):
-        table.add_column(overflow="fold")
-        table.add_column(min_width=_VALUE + 2, justify="left", overflow="fold")
+        table.add_column(width=names, no_wrap=True)
+        table.add_column(width=values + 1, no_wrap=True)
     for start in range(0, len(cells), beside):
         table.add_row("", *(text for cell in cells[start : start + beside] for text in cell))
     yield ""
@@ -148,12 +212,13 @@ def _list(title: str, meaning: str, ceilings: list[Ceiling], width: int, *, unic
     yield table
 
 
-def _value(ceiling: Ceiling | None, *, unicode: bool) -> Text:
-    """A ceiling's value; one that was not measured is marked and never looks measured."""
-    if ceiling is None:
-        return Text("-", style="dim")
-    digits = digits_for(ceiling.value, ceiling.low, ceiling.high)
-    text = format_rate(ceiling.value, ceiling.unit, digits=digits, unicode=unicode)
-    if ceiling.source == "measured":
-        return Text(text)
-    return Text(f"{text} [{ceiling.source}]", style="italic yellow")
+def _findings(machine: Machine, *, unicode: bool) -> Iterator[RenderableType]:
+    if not machine.findings:
+        return
+    shown = machine.findings[:_SHOWN_FINDINGS]
+    texts = [f"{found.message} {found.advice}".strip() + f" [{found.code}]" for found in shown]
+    if len(machine.findings) > len(shown):
+        texts.append(f"and {len(machine.findings) - len(shown)} more: boundby machine --json shows all")
+    yield ""
+    yield heading("What could spoil these figures")
+    yield bullets(((Text(clean(text, unicode=unicode)), "") for text in texts), mark="  !", mark_width=4)

@@ -1,0 +1,150 @@
+"""A machine in a few lines: how fast it multiplies, how fast it moves bytes, and when which of them binds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from boundby.report.page import heading
+from boundby.report.safe_text import clean
+from boundby.results.machine import Ceiling, CeilingKind, Machine
+from boundby.results.units import digits_for, format_rate, format_si, format_size
+
+OVERHEAD_KINDS = (
+    "pointwise",
+    "view",
+    "matmul",
+    "reduction",
+    "inplace",
+    "copy",
+    "empty",
+    "index",
+    "softmax",
+    "norm",
+    "attention",
+    "convolution",
+    "foreach",
+    "fused_optimizer",
+    "page_fault",
+)
+"""Kinds of op whose overhead tells most, first the one that an op has at least."""
+
+# The ops whose bandwidth stands for a level of memory: triad reads two streams and writes one, as STREAM does.
+_TYPICAL_TRAFFIC = ("triad", "copy", "read")
+_SHOWN_DTYPES = 5
+
+_Products: TypeAlias = dict[tuple[str, str], Ceiling]
+
+
+def of_kind(machine: Machine, *kinds: CeilingKind) -> list[Ceiling]:
+    """The machine's ceilings of these kinds, in their order."""
+    return [ceiling for ceiling in machine.ceilings if ceiling.kind in kinds]
+
+
+def best_products(machine: Machine) -> _Products:
+    """The fastest ceiling (FLOP/s) of each product and dtype, over the shapes that were tried."""
+    best: _Products = {}
+    for one in of_kind(machine, "matmul"):
+        place = (one.name, one.dtype or "any")
+        if one.unit == "flop/s" and (place not in best or one.value > best[place].value):
+            best[place] = one
+    return best
+
+
+def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableType]:
+    """The peaks, the ridge points and the size under which an op is mostly overhead, as far as they are known.
+
+    Args:
+        machine: what to summarise.
+        unicode: whether characters beyond ASCII may be written.
+    """
+    peaks = _peaks(machine)
+    levels = _typical_levels(machine)
+    lines = []
+    if peaks:
+        told = (f"{_rate(one, unicode=unicode)} {clean(dtype, unicode=unicode)}" for dtype, one in peaks.items())
+        lines.append(("matmul", f"at most {', '.join(told)}"))
+    if levels:
+        main = levels[-1]
+        text = f"{_rate(main, unicode=unicode)} from main memory"
+        fastest = max(levels, key=lambda one: one.value)
+        if fastest.value > main.value:
+            text += f", up to {_rate(fastest, unicode=unicode)} from caches"
+        lines.append(("memory", f"{text} ({clean(main.name, unicode=unicode)})"))
+    if peaks and levels:
+        told = (
+            f"{format_si(one.value / levels[-1].value, 'FLOP', digits=2).strip()}/byte {clean(dtype, unicode=unicode)}"
+            f"{_mark(one, levels[-1])}"
+            for dtype, one in peaks.items()
+        )
+        lines.append(("ridge", f"{', '.join(told)}: work with less than this is bound by memory"))
+    least = _least_overhead(machine)
+    if least is not None:
+        text = f"takes {_rate(least, unicode=unicode)} however little it does"
+        if levels:
+            size, bandwidth = _break_even(least, levels)
+            text += f"; below {format_size(size, digits=2)} that is most of its time{_mark(least, bandwidth)}"
+        lines.append(("an op", text))
+    if not lines:
+        return
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in lines:
+        table.add_row(Text(f"  {name}"), Text(text))
+    yield ""
+    yield heading("In short")
+    yield table
+
+
+def _peaks(machine: Machine) -> dict[str, Ceiling]:
+    """The fastest product of each dtype, fastest dtype first."""
+    peaks: dict[str, Ceiling] = {}
+    for (_, dtype), one in best_products(machine).items():
+        if dtype not in peaks or one.value > peaks[dtype].value:
+            peaks[dtype] = one
+    fastest_first = sorted(peaks.items(), key=lambda item: -item[1].value)
+    return dict(fastest_first[:_SHOWN_DTYPES])
+
+
+def _typical_levels(machine: Machine) -> list[Ceiling]:
+    """The bandwidth of one kind of traffic at each size, smallest first; the last is main memory's."""
+    ceilings = [one for one in of_kind(machine, "bandwidth") if one.size_bytes is not None and one.stack == "torch"]
+    names = [*_TYPICAL_TRAFFIC, *(one.name for one in ceilings)]
+    for name in names:
+        levels = [one for one in ceilings if one.name == name]
+        if levels:
+            return sorted(levels, key=lambda one: one.size_bytes or 0)
+    return []
+
+
+def _least_overhead(machine: Machine) -> Ceiling | None:
+    known = {one.name: one for one in of_kind(machine, "overhead", "launch")}
+    return known.get(OVERHEAD_KINDS[0])
+
+
+def _break_even(overhead: Ceiling, levels: list[Ceiling]) -> tuple[float, Ceiling]:
+    """The bytes that take as long to move as the op to start, and the bandwidth that this rests on.
+
+    Source: traffic time equals overhead, bytes = seconds per op x bytes per second, at the first size that is large
+    enough for its own bandwidth to hold.
+    """
+    for level in levels:
+        if overhead.value * level.value <= (level.size_bytes or 0):
+            return overhead.value * level.value, level
+    return overhead.value * levels[-1].value, levels[-1]
+
+
+def _rate(ceiling: Ceiling, *, unicode: bool) -> str:
+    digits = digits_for(ceiling.value, ceiling.low, ceiling.high)
+    return format_rate(ceiling.value, ceiling.unit, digits=digits, unicode=unicode) + _mark(ceiling)
+
+
+def _mark(*ceilings: Ceiling) -> str:
+    """Says of a figure that rests on something that was not measured what that was."""
+    sources = sorted({one.source for one in ceilings} - {"measured"})
+    return f" [{', '.join(sources)}]" if sources else ""
