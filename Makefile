@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 # Options, script and arguments of `make run`, e.g. make run ARGS="train.py --epochs 1"
 ARGS ?=
 PYTEST_ARGS ?=
+# The tests run in so many processes; the tests of one file stay in one.
+WORKERS ?= 2
 
 RUN_ENV := $(VENV)/.installed-run
 TEST_ENV := $(VENV)/.installed-test
@@ -38,7 +40,7 @@ imports: $(TEST_ENV)
 
 # The tests run scripts of other libraries; these must not look for models or updates on a network.
 pytest: $(TEST_ENV)
-	HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+	HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 docs: $(TEST_ENV)
 	$(BIN)/python -m sphinx -q -W --keep-going -n -b html docs docs/_build/html

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import MIB, VIEW, bandwidth, matmul_cost, overhead, pointwise_cost, round_machine, site
+from made_up import (
+    MIB,
+    VIEW,
+    bandwidth,
+    function,
+    matmul_cost,
+    matvec,
+    overhead,
+    pointwise_cost,
+    product,
+    round_machine,
+    site,
+)
 
 from boundby.bound.ceilings import Ceilings, Speed
-from boundby.bound.floors import op_floors
-from boundby.results.counts import OpCost
+from boundby.bound.floors import ARITHMETIC, WIDEST_BAND, op_floors
+from boundby.results.counts import MatmulShape, OpCost
 
 CEILINGS = Ceilings(round_machine(), Speed.unknown(), threads=1)
 EMPTY = Ceilings(round_machine(), Speed.unknown(), threads=64)
@@ -126,3 +140,122 @@ def test_every_floor_is_an_interval_at_or_above_zero(m, n, k, distance):
     floors = op_floors(site(matmul_cost(m, n, k)), distance, CEILINGS)
     for one in (floors.overhead, floors.memory, floors.matmul, floors.pointwise, floors.work):
         assert 0 <= one.low <= one.value <= one.high
+
+
+# The op's own ceiling comes before that of its kind.
+
+
+def ceilings_with(*extra) -> Ceilings:
+    return Ceilings(round_machine(*extra), Speed.unknown(), threads=1)
+
+
+@pytest.mark.parametrize("name", sorted(ARITHMETIC))
+def test_plain_arithmetic_is_bound_by_memory_whatever_its_function_costs(name):
+    floors = op_floors(site(pointwise_cost(1 << 10, name)), 0.0, ceilings_with(function(name, 5e-9)))
+    assert floors.pointwise.value > 10 * floors.memory.value
+    assert floors.binding == "memory"
+    assert floors.work.value == floors.memory.value
+
+
+@pytest.mark.parametrize(("times_memory", "binding"), [(1.05, "memory"), (1.2, "pointwise")])
+def test_another_function_binds_only_where_it_is_clearly_slower(times_memory, binding):
+    # 8 bytes an element at 100 GB/s.
+    ceilings = ceilings_with(function("sinh", times_memory * 8 / 100e9))
+    assert op_floors(site(pointwise_cost(1 << 10, "sinh")), 0.0, ceilings).binding == binding
+
+
+def test_the_band_of_work_is_no_wider_than_a_good_measurements():
+    sinh = dataclasses.replace(function("sinh", 2e-9), low=1e-9, high=20e-9)
+    floors = op_floors(site(pointwise_cost(1000, "sinh")), 0.0, ceilings_with(sinh))
+    assert floors.pointwise.high == pytest.approx(20e-6)
+    assert (floors.work.low, floors.work.value) == pytest.approx((1e-6, 2e-6))
+    assert floors.work.high == pytest.approx(WIDEST_BAND * 2e-6) == pytest.approx(3e-6)
+    sinh = dataclasses.replace(sinh, high=2.2e-9)
+    assert op_floors(site(pointwise_cost(1000, "sinh")), 0.0, ceilings_with(sinh)).work.high == pytest.approx(2.2e-6)
+
+
+def test_the_band_of_a_disturbed_bandwidth_is_capped_too():
+    machine = round_machine()
+    only = type(machine)(description=machine.description, ceilings=(bandwidth("copy", 1 << 20, 10e9, spread=0.9),))
+    floors = op_floors(site(pointwise_cost(1000)), 0.0, Ceilings(only, Speed.unknown(), threads=1))
+    assert floors.memory.high == pytest.approx(10 * floors.memory.value)
+    assert floors.work.high == pytest.approx(1.5 * floors.memory.value)
+
+
+@pytest.mark.parametrize(
+    ("op", "seconds"), [("aten.gelu.default", 3e-6), ("aten::gelu", 3e-6), ("aten.tanh.default", 1e-6), ("gelu", 3e-6)]
+)
+def test_an_op_has_the_overhead_that_was_measured_of_it(op, seconds):
+    ceilings = ceilings_with(overhead("pointwise/gelu", 3e-6))
+    assert op_floors(site(pointwise_cost(8), op), 0.0, ceilings).overhead.value == pytest.approx(seconds)
+
+
+def test_an_op_in_place_has_an_overhead_of_its_own():
+    ceilings = ceilings_with(overhead("inplace", 2e-6), overhead("inplace/add_", 0.5e-6), overhead("inplace/add", 9e-6))
+    cost = dataclasses.replace(pointwise_cost(8), kind="inplace")
+    assert op_floors(site(cost, "aten.add_.Tensor"), 0.0, ceilings).overhead.value == pytest.approx(0.5e-6)
+    assert op_floors(site(cost, "aten.mul_.Tensor"), 0.0, ceilings).overhead.value == pytest.approx(2e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        ("aten.gelu_backward.default", "gelu_backward"),
+        ("aten.exp_.default", "exp"),
+        ("aten._softmax.default", "softmax"),
+        ("aten._softmax_backward_data.default", "softmax_backward"),
+        ("aten._log_softmax_backward_data.default", "log_softmax_backward"),
+        ("aten._safe_softmax.default", "softmax"),
+        ("aten.native_layer_norm_backward.default", "layer_norm_backward"),
+        ("aten.native_dropout.default", "dropout"),
+        ("aten.bernoulli_.float", "dropout"),
+        ("aten.randn.default", "normal"),
+        ("aten.rand_like.default", "uniform"),
+    ],
+)
+def test_a_function_has_the_ceiling_that_was_measured_of_the_op(op, name):
+    cost = pointwise_cost(1000, "cosh")
+    ceilings = ceilings_with(function("cosh", 3e-9), *([function(name, 7e-9)] if name != "exp" else []))
+    each = 2e-9 if name == "exp" else 7e-9
+    assert op_floors(site(cost, op), 0.0, ceilings).pointwise.value == pytest.approx(1000 * each)
+
+
+def test_without_a_ceiling_of_its_own_an_op_takes_that_of_its_scalar_function():
+    ceilings = ceilings_with(function("gelu", 3e-9))
+    cost = pointwise_cost(1000, "gelu")
+    assert op_floors(site(cost, "aten.gelu_backward.default"), 0.0, ceilings).pointwise.value == pytest.approx(3e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "op", "name"),
+    [
+        ("convolution", "aten.convolution.default", "conv"),
+        ("convolution", "aten.convolution_backward.default", "conv_backward"),
+        ("attention", "aten._scaled_dot_product_flash_attention_for_cpu.default", "attention"),
+        ("attention", "aten._scaled_dot_product_flash_attention_for_cpu_backward.default", "attention_backward"),
+    ],
+)
+def test_convolutions_and_attention_have_their_own_products_backward_too(kind, op, name):
+    cost = dataclasses.replace(matmul_cost(256, 256, 256), kind=kind)
+    rates = {"conv": 20e9, "conv_backward": 15e9, "attention": 30e9, "attention_backward": 25e9}
+    measured = [product((1, 256, 256, 256), rate, name=one) for one, rate in rates.items()]
+    found = op_floors(site(cost, op), 0.0, ceilings_with(*measured)).matmul
+    assert found.value == pytest.approx(2 * 256**3 / rates[name])
+    # Where it was not measured, a plain product's rate stands for it.
+    others = [one for one in measured if one.name != name]
+    found = op_floors(site(cost, op), 0.0, ceilings_with(*others)).matmul
+    assert found.value == pytest.approx(2 * 256**3 / 100e9, rel=0.01)
+
+
+def test_a_product_of_few_rows_reads_a_weight_of_its_own_depth():
+    deep, shallow = matvec((1, 1, 256, 4096), 40e9), matvec((1, 1, 4096, 256), 10e9)
+    ceilings = Ceilings(
+        type(round_machine())(description=round_machine().description, ceilings=(deep, shallow)),
+        Speed.unknown(),
+        threads=1,
+    )
+    for n, k, rate in ((256, 4096, 40e9), (4096, 256, 10e9)):
+        cost = matmul_cost(1, n, k)
+        assert cost.matmul_shape == MatmulShape(batch=1, m=1, n=n, k=k)
+        moved = cost.bytes_read + cost.bytes_written
+        assert op_floors(site(cost), 0.0, ceilings).memory.value == pytest.approx(moved / rate)

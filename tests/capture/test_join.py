@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from boundby.capture.attribute import AttributedStep
 from boundby.capture.calibrate import WatchCost
-from boundby.capture.join import build_trace
+from boundby.capture.join import _Bare, build_trace
 from boundby.capture.lean import LeanStep
 from boundby.capture.profiled import ProfiledStep
 from boundby.capture.recorder import Recorded
@@ -76,7 +76,7 @@ def faults(*counts: int) -> list[StepUsage]:
 def joined(
     kept: Recorded, keys=None, *, kind: str = "training", cost: WatchCost | float = NO_COST, irregular: bool = False
 ):
-    """The trace; ``cost`` may be that of a lean watcher alone. Steps whose input, usage or round is not told had none."""
+    """The trace; ``cost`` may be that of a lean watcher alone; what is not told of the timed steps is nothing."""
     if not isinstance(cost, WatchCost):
         cost = dataclasses.replace(NO_COST, per_op_s=cost)
     for column, nothing in ((kept.input_s, 0.0), (kept.usage, NO_USAGE), (kept.turns, 0)):
@@ -217,3 +217,192 @@ def test_without_any_step_there_is_no_trace():
 
 def test_an_irregular_order_of_events_is_told_of():
     assert "irregular-steps" in codes(joined(Recorded(timed_s=[1e-3]), irregular=True))
+
+
+# Reconciliation, round by round.
+
+
+def ten_us_steps(**fields: object) -> LeanStep:
+    """A lean step of one op whose gap, window and tail sum to 10 us."""
+    return lean(["aten::a"], [(1, 4)], **fields)
+
+
+def test_a_watched_step_is_held_against_the_bare_ones_of_its_own_round():
+    kept = Recorded(
+        timed_s=[10e-6, 12e-6, 11e-6, 20e-6, 24e-6, 25e-6],
+        input_s=[0.0, 0.0, 0.0, 0.0, 2e-6, 2e-6],
+        usage=faults(5, 6, 7, 50, 60, 70),
+        turns=[1, 1, 1, 2, 2, 2],
+        lean=[ten_us_steps(turn=1, usage=StepUsage(faults=9)), ten_us_steps(turn=2), ten_us_steps(turn=3)],
+        attributed=[attributed(["aten::a"])],
+    )
+    one, two, three = joined(kept).watched
+    assert (one.total_s, one.faults) == (pytest.approx(10e-6), 9)
+    assert (one.beside_s, one.beside_faults) == (pytest.approx(11e-6), 6)
+    # Waits for input are in neither.
+    assert (two.total_s, two.faults) == (pytest.approx(10e-6), 0)
+    assert (two.beside_s, two.beside_faults) == (pytest.approx(22e-6), 60)
+    # A round without a bare step goes by the one nearest.
+    assert (three.beside_s, three.beside_faults) == (two.beside_s, two.beside_faults)
+
+
+def test_interrupted_steps_are_neither_watched_nor_beside_where_enough_remain():
+    held_up = StepUsage(preemptions=2)
+    kept = Recorded(
+        timed_s=[10e-6, 10e-6, 99e-6, 10e-6],
+        usage=[NO_USAGE, NO_USAGE, held_up, NO_USAGE],
+        turns=[1, 1, 1, 1],
+        lean=[*[ten_us_steps(turn=1)] * 3, lean(["aten::a"], [(1, 94)], turn=1, usage=held_up)],
+        attributed=[attributed(["aten::a"])],
+    )
+    trace = joined(kept)
+    assert [one.total_s for one in trace.watched] == pytest.approx([10e-6] * 3)
+    assert [one.beside_s for one in trace.watched] == pytest.approx([10e-6] * 3)
+    assert list(trace.ops.window_s) == pytest.approx([4e-6])
+
+
+def test_ops_are_told_at_the_speed_of_all_rounds():
+    """The machine was twice as slow in the second round, and so were its watched step's ops."""
+    kept = Recorded(
+        timed_s=[10e-6, 10e-6, 20e-6, 20e-6, 10e-6],
+        turns=[1, 1, 2, 2, 3],
+        lean=[lean(["aten::a"], [(2, 8)], turn=2)],
+        attributed=[attributed(["aten::a"])],
+    )
+    trace = joined(kept)
+    assert list(trace.ops.window_s) == pytest.approx([4e-6])
+    assert list(trace.ops.gap_s) == pytest.approx([1e-6])
+    assert trace.ops.tail_s == pytest.approx(2.5e-6)
+    # The reconciliation is of the round itself.
+    assert trace.watched[0].total_s == pytest.approx(15e-6)
+    assert trace.watched[0].beside_s == pytest.approx(20e-6)
+
+
+def bare(seconds: list[float], counts: list[int]) -> _Bare:
+    return _Bare(seconds=dict(enumerate(seconds)), faults=dict(enumerate(counts)))
+
+
+def test_the_factor_is_from_the_speed_of_a_round_to_that_of_all():
+    rounds = bare([1.0, 2.0, 4.0], [100, 100, 100])
+    assert [rounds.factor(turn) for turn in (0, 1, 2)] == pytest.approx([2.0, 1.0, 0.5])
+    assert rounds.factor(9) == rounds.factor(2)  # the nearest round
+
+
+@pytest.mark.parametrize(
+    ("count", "comparable"), [(1000, True), (1199, True), (801, True), (1201, False), (799, False)]
+)
+def test_a_round_with_other_page_faults_is_not_comparable(count, comparable):
+    """Off by more than 50 and 15% of the usual thousand."""
+    rounds = bare([2.0, 1.0, 1.0], [count, 1000, 1000])
+    assert rounds.factor(0) == (0.5 if comparable else 1.0)
+    assert rounds.factor(1) == 1.0
+
+
+def test_a_round_of_no_time_has_no_factor():
+    assert bare([0.0, 1.0, 1.0], [0, 0, 0]).factor(0) == 1.0
+
+
+def test_steps_no_two_of_which_are_alike_are_reconciled_round_by_round():
+    sequences = [[f"aten::op{at}" for at in range(length)] for length in (2, 3, 4, 5)]
+    kept = Recorded(
+        timed_s=[20e-6, 22e-6, 40e-6],
+        usage=faults(10, 12, 30),
+        turns=[1, 1, 2],
+        # 11, 14 and 17 us; the cost of watching, 1 us an op, is taken off.
+        lean=[
+            lean(sequences[0], [(1, 2)] * 2, turn=1, usage=StepUsage(faults=4)),
+            lean(sequences[1], [(1, 2)] * 3, turn=1, usage=StepUsage(faults=8)),
+            lean(sequences[2], [(1, 2)] * 4, turn=2, usage=StepUsage(faults=20)),
+        ],
+        attributed=[attributed(sequences[3])],
+    )
+    trace = joined(kept, cost=1e-6)
+    assert all(math.isnan(gap) for gap in trace.ops.gap_s)
+    assert len(trace.watched) == 2
+    one, two = trace.watched
+    assert (one.total_s, one.faults) == (pytest.approx((9e-6 + 11e-6) / 2), 6)
+    assert (one.beside_s, one.beside_faults) == (pytest.approx(21e-6), 11)
+    assert (two.total_s, two.faults) == (pytest.approx(13e-6), 20)
+    assert (two.beside_s, two.beside_faults) == (pytest.approx(40e-6), 30)
+
+
+def test_varied_steps_under_the_profiler_lose_their_waits_and_the_cost_of_their_calls():
+    calls = [("aten::x", 10, 20), ("aten::y", 30, 40), ("aten::x", 50, 60)]
+    step = dataclasses.replace(profiled(*calls, end=100, usage=StepUsage(faults=3), turn=1), waits=[(62 * US, 72 * US)])
+    kept = Recorded(timed_s=[90e-6], turns=[1], profiled=[step], attributed=[attributed(["aten::z"])])
+    cost = WatchCost(hot_call_s=1e-6, mixed_call_s=2e-6, mixed_names=3, per_op_s=None)
+    (seen,) = joined(kept, cost=cost).watched
+    # Two names are half as many as three and then some: 2 us a call.
+    assert seen.total_s == pytest.approx(100e-6 - 10e-6 - 3 * 2e-6)
+    assert (seen.faults, seen.beside_s) == (3, pytest.approx(90e-6))
+
+
+def test_profiled_steps_lose_half_a_calls_cost_on_either_side_and_all_of_a_nested_ones():
+    ops = ["aten::a", "aten::b"]
+    step = profiled(
+        ("aten::composite", 10, 60), ("aten::a", 20, 50), ("aten::inner", 30, 40), ("aten::b", 70, 90), end=100
+    )
+    kept = Recorded(timed_s=[1.0], profiled=[step], attributed=[attributed(ops)])
+    cost = WatchCost(hot_call_s=1e-6, mixed_call_s=1e-6, mixed_names=9, per_op_s=None)
+    trace = joined(kept, cost=cost)
+    # a: half of its own call and the inner one; before it half of its own and the composite.
+    assert list(trace.ops.window_s) == pytest.approx([28.5e-6, 19.5e-6])
+    assert list(trace.ops.gap_s) == pytest.approx([18.5e-6, 19.5e-6])
+    assert trace.ops.tail_s == pytest.approx(10e-6)
+    assert trace.watched[0].total_s == pytest.approx(100e-6 - 4 * 1e-6)
+
+
+# Allocation that shifts once steps are watched.
+
+
+def shifted_run(first: list[int], later: list[int], *, warm: list[int] = (), step_s: float = 1e-3):
+    kept = Recorded(
+        timed_s=[step_s * (1 + at / 100) for at in range(len(first) + len(later))],
+        usage=faults(*first, *later),
+        turns=[1] * len(first) + [2] * len(later),
+        lean=[ten_us_steps(turn=1, usage=StepUsage(faults=1000)), ten_us_steps(turn=2)],
+        attributed=[attributed(["aten::a"])],
+        warm_faults=list(warm),
+    )
+    return joined(kept)
+
+
+def test_where_watching_moved_the_allocator_the_steps_before_it_count():
+    trace = shifted_run([1000, 1010, 990], [100, 110, 90])
+    (finding,) = [one for one in trace.findings if one.code == "allocation-shifted"]
+    assert "from 1,000 to 100" in finding.message
+    assert trace.step_s == pytest.approx([1e-3, 1.01e-3, 1.02e-3])
+    assert trace.step_faults == (1000, 1010, 990)
+    assert finding.advice
+    # What was watched is still held against the steps of its own round.
+    assert [one.beside_faults for one in trace.watched] == [1000, 100]
+
+
+def test_faults_that_watching_adds_are_a_shift_as_well():
+    trace = shifted_run([10, 10, 10], [500, 500, 500])
+    assert "allocation-shifted" in codes(trace)
+    assert trace.step_faults == (10, 10, 10)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "step_s"),
+    [
+        ([1000] * 3, [1000] * 3, 1e-3),
+        ([100] * 3, [140] * 3, 1e-6),  # few
+        ([1000] * 3, [860] * 3, 1e-6),  # a small share
+        ([1000] * 3, [100] * 3, 10e-3),  # 900 faults take at least 0.2 ms, under 3% of the step
+        ([1000] * 3, [], 1e-3),  # nothing after the first watched step to compare with
+    ],
+)
+def test_a_shift_that_is_small_or_costs_nothing_is_none(first, later, step_s):
+    trace = shifted_run(first, later, step_s=step_s)
+    assert "allocation-shifted" not in codes(trace)
+    assert len(trace.step_s) == len(first) + len(later)
+
+
+def test_warm_up_steps_tell_how_it_was_before_watching_but_for_the_first():
+    # The only timed step of the first round is unlike the warm-up, whose first step alone sets memory up.
+    assert "allocation-shifted" not in codes(shifted_run([900], [500] * 3, warm=[900, 500, 500, 500]))
+    assert "allocation-shifted" not in codes(shifted_run([500], [500] * 3, warm=[90_000]))
+    assert "allocation-shifted" in codes(shifted_run([500], [500] * 3, warm=[500, 900, 900, 900]))
+    assert joined(Recorded(timed_s=[1.0], warm_faults=[9, 9, 9])).warmup_steps == 3

@@ -8,6 +8,7 @@ import torch
 from boundby.capture.finder import TRAINING, StepFinder
 from boundby.capture.recorder import Recorder
 from boundby.capture.schedule import Limits, Role
+from boundby.capture.usage import StepUsage
 
 MS = 1_000_000
 
@@ -195,3 +196,52 @@ def test_finishing_in_the_middle_of_a_step_ends_the_watching(clock):
     recorder.begin()
     recorder.finish()
     assert watching() == (0, False)
+
+
+def test_page_faults_and_interruptions_of_a_step_are_those_since_its_begin(clock, monkeypatch):
+    told = StepUsage(faults=1000, preemptions=50)
+
+    def usage_now() -> StepUsage:
+        return told
+
+    monkeypatch.setattr("boundby.capture.recorder.usage_now", usage_now)
+    recorder = recorder_of(clock, warmup=1, timed=1, watched=2)
+    seen = []
+    while not recorder.done:
+        recorder.begin()
+        torch.ones(2)
+        clock.now += 5 * MS
+        more = StepUsage(faults=10 * (len(seen) + 1), preemptions=len(seen))
+        told = StepUsage(told.faults + more.faults, told.preemptions + more.preemptions)
+        seen.append((recorder.schedule.role, more))
+        recorder.end(clock.now, cycle_known=True)
+        told = StepUsage(told.faults + 777, told.preemptions + 77)  # between the steps: nobody's
+    kept = recorder.kept
+    assert kept.warm_faults == [more.faults for role, more in seen if role is Role.WARMUP] == [10]
+    assert kept.usage == [more for role, more in seen if role is Role.TIMED]
+    lean = [more for role, more in seen if role is Role.LEAN]
+    assert [one.usage for one in (*kept.lean, *kept.profiled)] == lean
+    assert len(lean) == 1
+
+
+def test_timed_and_watched_steps_bear_the_round_they_belong_to(clock):
+    recorder = recorder_of(clock, warmup=2, timed=12, watched=8)
+    turns: dict[Role, list[int]] = {Role.TIMED: [], Role.LEAN: []}
+    turn = 0
+    while not recorder.done:
+        turn += recorder.schedule.probes_now
+        turns.setdefault(recorder.schedule.role, []).append(turn)
+        one_step(recorder, clock)
+    kept = recorder.kept
+    assert kept.turns == turns[Role.TIMED]
+    assert len(set(kept.turns)) >= 3
+    assert {one.turn for one in (*kept.lean, *kept.profiled)} <= set(turns[Role.LEAN])
+
+
+def test_without_a_round_the_cost_of_watching_is_unknown(clock):
+    recorder = recorder_of(clock, warmup=1, timed=1, watched=2)
+    assert recorder.watch_cost.per_op_s is None
+    assert recorder.watch_cost.per_call_s(9) == 0.0
+    while not recorder.done:
+        one_step(recorder, clock)
+    assert recorder.watch_cost.per_op_s is not None

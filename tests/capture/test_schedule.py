@@ -187,3 +187,16 @@ def test_the_least_counts_are_accepted():
 def test_the_defaults_keep_to_their_bounds(seconds):
     assert 6 <= default_timed(seconds) <= 60
     assert 3 <= default_lean(seconds) <= 12
+
+
+@pytest.mark.parametrize(("watched", "attributed"), [(2, 1), (3, 1), (4, 2), (5, 2), (30, 2)])
+@pytest.mark.parametrize("seconds", [0.01, 0.5])
+def test_the_count_of_watched_steps_is_of_attributed_and_lean_ones_together(watched, attributed, seconds):
+    roles = roles_of(Schedule(Limits(timed=6, watched=watched)), seconds)
+    assert roles.count(Role.ATTRIBUTED) == attributed
+    assert roles.count(Role.LEAN) == watched - attributed
+
+
+def test_of_very_long_steps_one_is_attributed():
+    roles = roles_of(Schedule(Limits(timed=6, watched=8)), 5.0)
+    assert (roles.count(Role.ATTRIBUTED), roles.count(Role.LEAN)) == (1, 7)

@@ -5,6 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from boundby.cli.machine import machine_command
+from boundby.cli.show import show_command
 from boundby.machine import ensure
 from boundby.machine.store import machine_key, save
 from boundby.results.errors import BoundbyError
@@ -40,14 +41,23 @@ def test_kept_ceilings_are_shown(run):
     result = run("--threads", "1")
     assert result.exit_code == 0
     assert "AMD EPYC" in result.stdout
-    assert "100 GFLOP/s" in result.stdout
+    assert "at most 100 fp32 GFLOP/s" in result.stdout
+    assert result.stdout.endswith("Next     boundby run SCRIPT\n")
     assert result.stderr == ""
     assert result.asked == []
+
+
+def test_show_prints_the_same(run, tmp_path):
+    printed = run("--threads", "1", "-o", str(tmp_path / "m.json"))
+    shown = CliRunner().invoke(show_command, [str(tmp_path / "m.json")])
+    assert shown.stdout == printed.stdout
+    assert shown.exit_code == 0
 
 
 def test_json_stands_alone_on_stdout(run):
     result = run("--threads", "1", "--json")
     assert decode_machine(result.stdout.encode()) == MACHINE
+    assert result.stdout.endswith("}\n")
     result = run("--threads", "1", "--json", "--again")
     assert json.loads(result.stdout)["schema"] == "boundby.machine"
     assert "measuring" in result.stderr

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
+from typing import Literal, TypeAlias
 
 import pytest
 import sample_reports
@@ -19,10 +21,13 @@ from boundby.report.safe_text import clean, elide, elide_middle, short_path
 from boundby.report.split_bar import bar_cells
 from boundby.report.terminal import render_report
 from boundby.results.counts import Unmodelled
-from boundby.results.machine import Finding
-from boundby.results.report import SHARES, Floors, Report
+from boundby.results.machine import Ceiling, CeilingKind, Finding
+from boundby.results.machine_file import decode_machine
+from boundby.results.report import SHARES, Floors, PageFaults, Report
 
+FILES = Path(__file__).parent / "files"
 WIDTHS = (40, 80, 100)
+Unit: TypeAlias = Literal["flop/s", "byte/s", "s"]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -57,6 +62,57 @@ def test_gold_in_ascii(name: str, gold: SnapshotAssertion) -> None:
 def test_gold_machine(width: int, gold: SnapshotAssertion) -> None:
     machine = sample_reports.compute_bound().machine
     assert render_machine(machine, width=width, color=False, unicode=True) == gold
+
+
+def test_gold_machine_as_measured(gold: SnapshotAssertion) -> None:
+    machine = decode_machine((FILES / "machine-measured.json").read_bytes())
+    text = render_machine(machine, width=80, color=False, unicode=True)
+    assert len(text.splitlines()) <= 48
+    assert text == gold
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text(max_size=40), st.sampled_from(WIDTHS), st.booleans())
+def test_any_text_in_a_machine_stays_inside_the_page(text: str, width: int, unicode: bool) -> None:
+    machine = sample_reports.compute_bound().machine
+    named = tuple(replace(one, name=text, dtype=text) for one in machine.ceilings)
+    hostile = replace(
+        machine,
+        description=replace(machine.description, cpu=text, torch=text, device=text, python=text, measured_at=text),
+        ceilings=(*machine.ceilings, *named),
+        findings=(Finding(code=text, message=text, advice=text),),
+    )
+    out = render_machine(hostile, width=width, color=False, unicode=unicode)
+    assert max(cell_len(line) for line in out.splitlines()) <= width
+    assert all(character == "\n" or character.isprintable() for character in out)
+    assert unicode or out.isascii()
+
+
+def test_a_machine_in_short_says_where_one_limit_gives_way_to_another() -> None:
+    def ceiling(kind: CeilingKind, name: str, value: float, unit: Unit, size_bytes: int | None = None) -> Ceiling:
+        dtype = None if kind == "overhead" else "fp32"
+        return Ceiling(
+            kind=kind, name=name, dtype=dtype, value=value, low=value, high=value, unit=unit, size_bytes=size_bytes
+        )
+
+    machine = replace(
+        sample_reports.MACHINE,
+        ceilings=(
+            ceiling("matmul", "mm", 200e9, "flop/s"),
+            ceiling("bandwidth", "triad", 40e9, "byte/s", 2**28),
+            ceiling("bandwidth", "triad", 100e9, "byte/s", 2**20),
+            ceiling("overhead", "pointwise", 2e-6, "s"),
+            ceiling("overhead", "page_fault", 250e-9, "s"),
+        ),
+    )
+    text = " ".join(render_machine(machine, width=100, color=False, unicode=False).split())
+    assert "40.0 GB/s from main memory, up to 100 GB/s from caches (triad)" in text
+    assert "5.0 fp32 FLOP/byte" in text
+    assert "takes 2.00 us at least; below 200 KiB of data that is most of its time" in text
+    assert "takes 250 ns the first time it is written" in text
+    bare = render_machine(replace(machine, ceilings=()), width=80, color=False, unicode=True)
+    assert "no limit is known" in bare
+    assert "In short" not in bare
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -113,6 +169,26 @@ def test_a_part_that_was_not_seen_reads_unknown_and_not_zero() -> None:
     assert "do not compare" in shown(report)
 
 
+def test_page_faults_are_told_with_their_cost() -> None:
+    report = sample_reports.overhead_bound()
+
+    def told(per_step: float, seconds_each: float | None, time_s: float | None) -> str:
+        faults = PageFaults(per_step=per_step, seconds_each=seconds_each, time_s=time_s)
+        text = shown(replace(report, page_faults=faults))
+        return next(line for line in text.splitlines() if line.split()[:1] == ["allocation"])
+
+    assert told(1200, 250e-9, 300e-6).endswith("  1,200 page faults, 250 ns each: 300 µs a step")
+    assert told(0, 250e-9, 0.0).endswith("  no page fault")
+    assert told(1, None, None).endswith("  1 page fault; cost unknown")
+    assert "allocation" not in shown(
+        replace(
+            report,
+            page_faults=None,
+            overhead_parts=replace(report.overhead_parts, allocation=0.0),
+        )
+    )
+
+
 def test_a_line_under_its_floor_is_reported_as_such() -> None:
     assert "faster than its matmul floor of 24 ms: above the measured limit" in shown(sample_reports.compute_bound())
 
@@ -133,7 +209,9 @@ def test_floors() -> None:
 def test_limits_that_were_not_measured_are_named() -> None:
     assert "Not measured on this machine: 1 of the 6 limits (datasheet)." in shown(sample_reports.compute_bound())
     table = render_machine(sample_reports.compute_bound().machine, width=80, color=False, unicode=True)
-    assert "[datasheet]" in table
+    assert "97.3 fp32, 97.3 bf16 [datasheet] GFLOP/s" in table
+    assert "97.3 [d]" in table
+    assert "Not measured on this machine: [d] from a datasheet." in table
 
 
 def test_many_unmodelled_ops_and_kinds_of_step_are_cut_with_their_number() -> None:

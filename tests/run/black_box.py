@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import queue
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 SCRIPTS = Path(__file__).parent / "scripts"
+_PRELOADED = Path(__file__).parent / "preloaded.py"
 QUICK = ("--warmup", "2", "--steps", "5", "--watch", "4")
 """Options that make twelve or so steps enough."""
 
@@ -48,6 +53,54 @@ class Runner:
 
     cache: Path
     scratch: Path
+    servers: queue.Queue[subprocess.Popen[bytes]] = field(default_factory=queue.Queue)
+
+    def start_servers(self) -> list[subprocess.Popen[bytes]]:
+        """Start one process per core that imports torch once and then forks for each run; the caller ends them."""
+        started = [
+            subprocess.Popen(
+                [sys.executable, str(_PRELOADED)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=self.environment(),
+                start_new_session=True,
+            )
+            for _ in range(os.cpu_count() or 1)
+        ]
+        for server in started:
+            self.servers.put(server)
+        return started
+
+    @contextmanager
+    def server(self) -> Iterator[subprocess.Popen[bytes]]:
+        """A server that is free, for as long as the block lasts."""
+        server = self.servers.get()
+        try:
+            yield server
+        finally:
+            self.servers.put(server)
+
+    def forked(self, arguments: Sequence[str], *, cwd: Path, folder: Path, report: Path) -> Outcome:
+        """Run ``boundby arguments...`` where torch is imported already."""
+        files = {name: str(folder / name) for name in ("stdout", "stderr")}
+        request = json.dumps({"arguments": list(arguments), "cwd": str(cwd), **files}).encode() + b"\n"
+        with self.server() as server:
+            assert server.stdin is not None
+            assert server.stdout is not None
+            watchdog = threading.Timer(LIMIT_S, os.killpg, (server.pid, signal.SIGKILL))
+            watchdog.start()
+            try:
+                server.stdin.write(request)
+                server.stdin.flush()
+                status = int(server.stdout.readline())
+            finally:
+                watchdog.cancel()
+        return Outcome(
+            status=status,
+            stdout=Path(files["stdout"]).read_bytes(),
+            stderr=Path(files["stderr"]).read_text(),
+            report=json.loads(report.read_text()) if report.exists() else None,
+        )
 
     def environment(self, **extra: str) -> dict[str, str]:
         kept = {
@@ -100,22 +153,35 @@ class Runner:
         options: Sequence[str] = QUICK,
         cwd: Path = SCRIPTS,
         stdin: bytes = b"",
-        name: str = "report",
+        fresh: bool = False,
     ) -> Outcome:
-        """Run ``boundby run -o FILE options... command...``; the report is read from the file."""
-        folder = self.scratch / f"{name}.{os.getpid()}.{abs(hash((command, tuple(options), str(cwd))))}"
+        """Run ``boundby run -o FILE options... command...``; the report is read from the file.
+
+        Args:
+            fresh: start a new interpreter, as a user does, and not one that has torch imported already.
+        """
+        folder = self.scratch / f"{os.getpid()}.{abs(hash((command, tuple(options), str(cwd), fresh)))}"
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "report.json"
         file.unlink(missing_ok=True)
-        return self.execute(
-            ("-m", "boundby", "run", *options, "-o", str(file), *command), cwd=cwd, stdin=stdin, report=file
-        )
+        arguments = ("run", *options, "-o", str(file), *command)
+        if fresh:
+            return self.execute(("-m", "boundby", *arguments), cwd=cwd, stdin=stdin, report=file)
+        assert not stdin, "only a fresh process is given input"
+        return self.forked(arguments, cwd=cwd, folder=folder, report=file)
 
-    def pair(self, *command: str, options: Sequence[str] = QUICK, cwd: Path = SCRIPTS, stdin: bytes = b"") -> Pair:
+    def pair(
+        self,
+        *command: str,
+        options: Sequence[str] = QUICK,
+        cwd: Path = SCRIPTS,
+        stdin: bytes = b"",
+        fresh: bool = False,
+    ) -> Pair:
         """Both ways side by side."""
         with ThreadPoolExecutor(2) as pool:
             plain = pool.submit(self.plain, *command, cwd=cwd, stdin=stdin)
-            watched = pool.submit(self.watched, *command, options=options, cwd=cwd, stdin=stdin)
+            watched = pool.submit(self.watched, *command, options=options, cwd=cwd, stdin=stdin, fresh=fresh)
             return Pair(plain=plain.result(), watched=watched.result())
 
 

@@ -12,19 +12,41 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from black_box import LIMIT_S, QUICK, SCRIPTS, Outcome, Runner, checked, same_behaviour, words
+from black_box import LIMIT_S, QUICK, SCRIPTS, Outcome, Pair, Runner, checked, same_behaviour, words
 
 AT = tuple(range(1, 16))
 """Steps at which a script fails: warm-up, timed and watched ones and those after them."""
 
 
+WAYS = ("none", "zero", "three", "text", "object", "_exit", "hooked", "interrupt", "terminated")
+CASES = (
+    *(("chained", at) for at in AT),
+    *((way, 25) for way in WAYS),
+    ("raise", 0),
+    ("three", 0),
+)
+
+
 @pytest.fixture(scope="module")
-def raised(runner: Runner) -> dict[int, Outcome]:
-    """One run for each step at which the script raises; key 0 is plain Python, equal for every step."""
+def endings(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Pair]:
+    """Every way of ending at its step, under plain Python (which forks for each of them) and under boundby."""
+    folder = tmp_path_factory.mktemp("plain")
+    lists = [",".join(str(case[place]) for case in CASES) for place in (0, 1)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        plain = pool.submit(runner.plain, "endings.py", "chained", "5")
-        runs = {at: pool.submit(runner.watched, "endings.py", "chained", str(at)) for at in AT}
-        return {0: plain.result(), **{at: run.result() for at, run in runs.items()}}
+        plain = pool.submit(runner.plain, "endings.py", *lists, str(folder))
+        watched = {case: pool.submit(runner.watched, "endings.py", case[0], str(case[1])) for case in CASES}
+        assert plain.result().status == 0, plain.result().stderr
+        return {case: Pair(plain=ended(folder, *case), watched=watched[case].result()) for case in CASES}
+
+
+def ended(folder: Path, way: str, at: int) -> Outcome:
+    """What a case of ``endings.py`` left in its files."""
+    place = folder / f"{way}.{at}"
+    return Outcome(
+        status=int(place.with_suffix(f".{at}.status").read_text()),
+        stdout=place.with_suffix(f".{at}.stdout").read_bytes(),
+        stderr=place.with_suffix(f".{at}.stderr").read_text(),
+    )
 
 
 @pytest.mark.parametrize("place", ["relative", "absolute with spaces and 中文"])
@@ -45,6 +67,7 @@ def test_script_sees_what_it_sees_under_plain_python(runner: Runner, tmp_path: P
         "é",
         cwd=folder if place == "relative" else tmp_path,
         stdin=b"in\nput",
+        fresh=True,
     )
     same_behaviour(pair)
     assert "loss 0x" in pair.plain.text
@@ -80,17 +103,15 @@ def test_module_by_name(runner: Runner, module: str) -> None:
 
 
 def test_children_are_left_alone(runner: Runner) -> None:
-    pair = runner.pair("children.py")
+    pair = runner.pair("children.py", fresh=True)
     same_behaviour(pair)
     report = checked(pair.watched.report)
     assert words(pair.watched.stderr).count(words(report["verdict"]["sentence"])) == 1
 
 
-@pytest.mark.parametrize(
-    "way", ["none", "zero", "three", "text", "object", "_exit", "hooked", "interrupt", "terminated"]
-)
-def test_ending_in_a_step(runner: Runner, way: str) -> None:
-    pair = runner.pair("endings.py", way, "25")
+@pytest.mark.parametrize("way", WAYS)
+def test_ending_in_a_step(endings: dict[tuple[str, int], Pair], way: str) -> None:
+    pair = endings[way, 25]
     same_behaviour(pair)
     assert pair.plain.stderr in pair.watched.stderr
     if way not in ("_exit", "terminated"):
@@ -98,8 +119,8 @@ def test_ending_in_a_step(runner: Runner, way: str) -> None:
 
 
 @pytest.mark.parametrize(("way", "status"), [("raise", 1), ("three", 3)])
-def test_ending_before_the_first_step(runner: Runner, way: str, status: int) -> None:
-    pair = runner.pair("endings.py", way, "0")
+def test_ending_before_the_first_step(endings: dict[tuple[str, int], Pair], way: str, status: int) -> None:
+    pair = endings[way, 0]
     same_behaviour(pair)
     assert pair.watched.status == status
     assert pair.plain.stderr in pair.watched.stderr
@@ -107,19 +128,21 @@ def test_ending_before_the_first_step(runner: Runner, way: str, status: int) -> 
 
 
 @pytest.mark.parametrize("at", AT)
-def test_traceback_of_a_step_is_whole(raised: dict[int, Outcome], at: int) -> None:
-    plain, watched = raised[0], raised[at]
-    assert plain.stderr.count("Traceback") == 2
-    assert plain.stderr in watched.stderr
-    assert (plain.stdout, plain.status) == (watched.stdout, watched.status)
+def test_traceback_of_a_step_is_whole(endings: dict[tuple[str, int], Pair], at: int) -> None:
+    pair = endings["chained", at]
+    assert pair.plain.stderr.count("Traceback") == 2
+    assert pair.plain.stderr in pair.watched.stderr
+    same_behaviour(pair)
 
 
-def test_report_of_what_was_seen_before_the_failure(raised: dict[int, Outcome]) -> None:
-    report = checked(raised[AT[-1]].report)
+def test_report_of_what_was_seen_before_the_failure(endings: dict[tuple[str, int], Pair]) -> None:
+    report = checked(endings["chained", AT[-1]].watched.report)
     assert report["step"]["steps_timed"] >= 1
     assert report["step"]["steps_watched"] >= 1
-    amid = raised[9]
-    assert words(amid.stderr) != words(raised[0].stderr), "what was seen up to a failure in a later step is reported"
+    amid = endings["chained", 9]
+    assert words(amid.watched.stderr) != words(amid.plain.stderr), (
+        "what was seen up to a failure in a later step is reported"
+    )
 
 
 def interrupted_at(runner: Runner, command: list[str], step: int) -> Outcome:

@@ -78,10 +78,10 @@ class Ceilings:
                 name = "mm" if one.name in ("mm_nt", "mm_tn") else one.name
                 self._products.setdefault((name, one.dtype), []).append(one)
 
-    def overhead(self, kind: str, op: str | None = None) -> Interval | None:
-        """Seconds one op takes on almost no data: that very op if it was measured, else ops of its kind."""
-        one = self._overhead.get(f"{kind}/{op}") if op is not None else None
-        one = one or self._overhead.get(kind)
+    def overhead(self, kind: str, *names: str) -> Interval | None:
+        """Seconds one op takes on almost no data: the op of the first of ``names`` measured, else ops of its kind."""
+        keys = (*(f"{kind}/{name}" for name in names), kind)
+        one = next((self._overhead[key] for key in keys if key in self._overhead), None)
         return None if one is None else _slowed(one, self.speed.dispatch)
 
     def function(self, name: str, dtype: str) -> Interval | None:

@@ -62,8 +62,8 @@ def _findings(trace: Trace, division: Division, ceilings: Ceilings, speed: Speed
             Finding(
                 code="machine-moved",
                 message=f"the machine's speed moved by {speed.moved:.2g}x during the run",
-                advice="Other load or a busy host does this; ceilings are scaled to the speed at the time. Where every core "
-                "has a thread, one busy process holds up all of them: fewer threads (OMP_NUM_THREADS) are then steadier.",
+                advice="Other load or a busy host does this; ceilings are scaled to the speed at the time. Where every "
+                "core has a thread, one busy process holds up all: fewer threads (OMP_NUM_THREADS) are then steadier.",
             )
         )
     time = division.time_s

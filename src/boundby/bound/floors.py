@@ -31,16 +31,30 @@ _PATTERN = {
     "copy": "copy",
 }
 
-# Ops whose function's ceiling bears another name.
-_FUNCTION_OF = {
+# Ops whose ceiling bears a plainer name.
+_PLAINER = {
+    "adaptive_avg_pool2d_backward": "adaptive_avg_pool2d",
     "bernoulli": "dropout",
-    "randn": "normal",
-    "randn_like": "normal",
+    "binary_cross_entropy_with_logits": "bce",
+    "embedding_dense_backward": "embedding_backward",
+    "linalg_vector_norm": "norm",
+    "local_scalar_dense": "item",
+    "max_pool2d_with_indices": "max_pool2d",
+    "mkldnn_rnn_layer": "lstm",
+    "nll_loss_forward": "nll_loss",
     "rand": "uniform",
     "rand_like": "uniform",
     "randint": "uniform",
+    "randn": "normal",
+    "randn_like": "normal",
     "random": "uniform",
+    "scaled_dot_product_flash_attention_for_cpu": "attention",
+    "scaled_dot_product_flash_attention_for_cpu_backward": "attention_backward",
+    "to_copy": "to",
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), "compare"),
 }
+# Ops that compute another function by their arguments: the cost rule knows which.
+_BY_ARGUMENTS = frozenset({"pow", "gelu", "gelu_backward"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +152,10 @@ def _pointwise(site: OpSite, ceilings: Ceilings) -> Interval | None:
     cost = site.cost
     if not cost.function or cost.function_elements == 0:
         return ZERO
-    # The op's own ceiling if there is one (gelu_backward costs more than gelu), else its scalar function's.
-    own = _base(site.op).strip("_").removeprefix("native_").removeprefix("safe_").removesuffix("_data")
-    own = _FUNCTION_OF.get(own, own)
+    # The op's own ceiling if there is one (silu_backward costs more than silu), else its scalar function's.
+    own = _plain(site.op)
+    if own in _BY_ARGUMENTS:
+        own = cost.function
     each = ceilings.function(own, cost.dtype) or ceilings.function(cost.function, cost.dtype)
     return None if each is None else each.scaled(cost.function_elements)
 
@@ -149,3 +164,9 @@ def _base(op: str) -> str:
     """The op's name as ceilings bear it: ``aten.add_.Tensor`` is ``add_``."""
     parts = op.replace("::", ".").split(".")
     return parts[1] if len(parts) > 1 else op
+
+
+def _plain(op: str) -> str:
+    """The op's name without what torch puts around it: ``aten._softmax_backward_data`` is ``softmax_backward``."""
+    name = _base(op).strip("_").removeprefix("native_").removeprefix("safe_").removesuffix("_data")
+    return _PLAINER.get(name, name)

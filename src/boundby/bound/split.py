@@ -83,12 +83,12 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     times = _with_missing_faults(_op_times(trace, ceilings, fault_s), trace, fault_s)
     inputs = waited + trace.host_input_s
     windows = float(times.window.sum())
-    # What is neither op nor input is host code, as far as gaps of that length were seen while watching: a step that other
-    # processes held up has more, and nobody knows where.
+    # What is neither op nor input is host code, as far as gaps of that length were seen while watching: a step that
+    # other processes held up has more, and nobody knows where.
     outside = _faults_outside(trace, fault_s)
-    rest = max(0.0, total - windows - inputs)
-    host = min(rest, _seen_gaps(trace) + outside + GAP_SLACK * total)
-    lost = rest - host
+    between = max(0.0, total - windows - inputs)
+    host = float(min(between, _seen_gaps(trace) + outside + GAP_SLACK * total))
+    lost = between - host
     outside = min(host, outside)
     host -= outside
     # Of an op called from Python, the call itself and autograd's part come before its window.
@@ -256,7 +256,7 @@ def _reconciliation(trace: Trace, waited: float, fault_s: float | None) -> Inter
     sigma from the interquartile range).
     """
     ratios = sorted(
-        (one.total_s + (one.beside_faults - one.faults) * (fault_s or 0.0)) / one.beside_s
+        max(0.0, one.total_s + (one.beside_faults - one.faults) * (fault_s or 0.0)) / one.beside_s
         for one in trace.watched
         if one.beside_s > 0
     )

@@ -78,11 +78,11 @@ class _Seen:
 def build_trace(
     recorder: Recorder, *, kind: StepKind, events_per_step: int, irregular: bool, findings: tuple[Finding, ...]
 ) -> Trace | None:
-    """The trace of what the recorder holds; None where not one step was timed or watched."""
+    """The trace of what the recorder holds; None where not one step was timed."""
     import torch
 
     kept = recorder.kept
-    if not kept.timed_s and not kept.lean and not kept.profiled and not kept.attributed:
+    if not kept.timed_s:
         return None
     found = list(findings)
     classes = _classes(kept, recorder.watch_cost)
@@ -97,7 +97,9 @@ def build_trace(
     shifted: Finding | None = None
     if chosen is not None and chosen.attributed:
         if len(classes) > 1:
-            timed = _timed_of_class(kept.timed_s, classes, chosen)
+            timed = _timed_of_class(
+                [seconds - waited for seconds, waited in zip(kept.timed_s, kept.input_s, strict=True)], classes, chosen
+            )
         timed, preempted = _undisturbed(timed, [kept.usage[i].preemptions for i in timed])
         device = chosen.attributed[-1].device
         sites = tuple(_site(key) for key in recorder.site_keys)

@@ -1,4 +1,7 @@
-"""``boundby.step()``: mark by hand what a step is. Free of torch, and nearly free of cost while boundby is not watching."""
+"""``boundby.step()``: mark by hand what a step is.
+
+Free of torch, and nearly free of cost while boundby is not watching.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Op times from torch's own profiler: the gentlest way to watch a step.
 
 torch's profiler notes each operator call in C++, about half a microsecond each, where a dispatch mode adds seven or
-more to each op and makes torch take slower paths. Only begin, end and name of calls are taken; which call is which op of
-the step is found by walking the calls beside the op sequence of an attributed step.
+more to each op and makes torch take slower paths. Only begin, end and name of calls are taken; which call is which op
+of the step is found by walking the calls beside the op sequence of an attributed step.
 """
 
 from __future__ import annotations

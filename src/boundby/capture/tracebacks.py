@@ -6,7 +6,7 @@ import os
 import types
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_OWN = tuple(os.path.join(_HERE, room) + os.sep for room in ("capture", "cli")) + (os.path.join(_HERE, "api.py"),)
+_OWN = (*(os.path.join(_HERE, room, "") for room in ("capture", "cli")), os.path.join(_HERE, "api.py"))
 _LAUNCHERS = (os.path.join(_HERE, "__main__.py"),)
 
 

@@ -32,7 +32,7 @@ def machine_command(
 
     if output is not None:
         check_writable(output, force)
-    with measuring_progress() as progress:
+    with measuring_progress(at_most_s=8 if quick else 20) as progress:
         machine = ensure_machine(
             threads=threads, again=again, budget_s=QUICK_BUDGET_S if quick else DEFAULT_BUDGET_S, progress=progress
         )
@@ -41,7 +41,7 @@ def machine_command(
         write_new(output, data, force)
         click.echo(f"Wrote {output}", err=True)
     if as_json:
-        sys.stdout.write(data.decode())
+        click.echo(data, nl=False)
         return
     display = detect_display(sys.stdout)
     sys.stdout.write(render_machine(machine, width=display.width, color=display.color, unicode=display.unicode))

@@ -8,8 +8,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def measuring_progress() -> Iterator[Callable[[float, str], None]]:
-    """A callback for ``ensure_machine`` that draws a bar on stderr if that is a terminal, and else one line."""
+def measuring_progress(*, at_most_s: int = 20) -> Iterator[Callable[[float, str], None]]:
+    """A callback for ``ensure_machine`` that draws a bar on stderr if that is a terminal, and else one line.
+
+    Args:
+        at_most_s: how long measuring takes at most, seconds.
+    """
     if not sys.stderr.isatty():
         said = False
 
@@ -17,14 +21,15 @@ def measuring_progress() -> Iterator[Callable[[float, str], None]]:
             nonlocal said
             if not said:
                 said = True
-                print("boundby: measuring this machine's ceilings (up to 20 s, once)", file=sys.stderr, flush=True)
+                text = f"boundby: measuring this machine's ceilings, which are then kept (up to {at_most_s} s)"
+                print(text, file=sys.stderr, flush=True)
 
         yield say
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("Measuring this machine (once)"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (TextColumn("Measuring this machine"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=1.0, visible=False)
 

@@ -29,13 +29,15 @@ OVERHEAD_KINDS = (
     "convolution",
     "foreach",
     "fused_optimizer",
-    "page_fault",
+    "random",
 )
 """Kinds of op whose overhead tells most, first the one that an op has at least."""
 
 # The ops whose bandwidth stands for a level of memory: triad reads two streams and writes one, as STREAM does.
 _TYPICAL_TRAFFIC = ("triad", "copy", "read")
 _SHOWN_DTYPES = 5
+_SHOWN_RIDGES = 3
+_PAGE_FAULT = "page_fault"
 
 _Products: TypeAlias = dict[tuple[str, str], Ceiling]
 
@@ -66,29 +68,36 @@ def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableTyp
     levels = _typical_levels(machine)
     lines = []
     if peaks:
-        told = (f"{_rate(one, unicode=unicode)} {clean(dtype, unicode=unicode)}" for dtype, one in peaks.items())
-        lines.append(("matmul", f"at most {', '.join(told)}"))
+        rates = [(_rate(one, unicode=unicode), f"{clean(dtype, unicode=unicode)}{_mark(one)}") for dtype, one in peaks]
+        lines.append(("matmul", f"at most {_in_one_unit(rates)}"))
     if levels:
         main = levels[-1]
-        text = f"{_rate(main, unicode=unicode)} from main memory"
+        text = f"{_rate(main, unicode=unicode)}{_mark(main)} from main memory"
         fastest = max(levels, key=lambda one: one.value)
         if fastest.value > main.value:
-            text += f", up to {_rate(fastest, unicode=unicode)} from caches"
+            text += f", up to {_rate(fastest, unicode=unicode)}{_mark(fastest)} from caches"
         lines.append(("memory", f"{text} ({clean(main.name, unicode=unicode)})"))
     if peaks and levels:
-        told = (
-            f"{format_si(one.value / levels[-1].value, 'FLOP', digits=2).strip()}/byte {clean(dtype, unicode=unicode)}"
-            f"{_mark(one, levels[-1])}"
-            for dtype, one in peaks.items()
-        )
-        lines.append(("ridge", f"{', '.join(told)}: work with less than this is bound by memory"))
+        ridges = [
+            (
+                format_si(one.value / levels[-1].value, "FLOP/byte", digits=2),
+                f"{clean(dtype, unicode=unicode)}{_mark(one, levels[-1])}",
+            )
+            for dtype, one in peaks[:_SHOWN_RIDGES]
+        ]
+        lines.append(("ridge", f"{_in_one_unit(ridges)}: memory binds below"))
     least = _least_overhead(machine)
     if least is not None:
-        text = f"takes {_rate(least, unicode=unicode)} however little it does"
+        text = f"takes {_rate(least, unicode=unicode)}{_mark(least)} at least"
         if levels:
             size, bandwidth = _break_even(least, levels)
-            text += f"; below {format_size(size, digits=2)} that is most of its time{_mark(least, bandwidth)}"
+            text += f"; below {format_size(size, digits=2)} of data that is most of its time{_mark(least, bandwidth)}"
         lines.append(("an op", text))
+    fault = next((one for one in of_kind(machine, "overhead") if one.name == _PAGE_FAULT), None)
+    if fault is not None:
+        lines.append(
+            ("a page", f"takes {_rate(fault, unicode=unicode)}{_mark(fault)} the first time it is written (page fault)")
+        )
     if not lines:
         return
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -101,14 +110,21 @@ def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableTyp
     yield table
 
 
-def _peaks(machine: Machine) -> dict[str, Ceiling]:
+def _in_one_unit(figures: list[tuple[str, str]]) -> str:
+    """Figures, each a number with its unit and what it is of, the unit only once where all share it."""
+    numbers, units = zip(*(figure.split(" ", 1) for figure, _ in figures), strict=True)
+    if len(set(units)) > 1:
+        return ", ".join(f"{figure} {name}" for figure, name in figures)
+    return f"{', '.join(f'{number} {name}' for number, (_, name) in zip(numbers, figures, strict=True))} {units[0]}"
+
+
+def _peaks(machine: Machine) -> list[tuple[str, Ceiling]]:
     """The fastest product of each dtype, fastest dtype first."""
     peaks: dict[str, Ceiling] = {}
     for (_, dtype), one in best_products(machine).items():
         if dtype not in peaks or one.value > peaks[dtype].value:
             peaks[dtype] = one
-    fastest_first = sorted(peaks.items(), key=lambda item: -item[1].value)
-    return dict(fastest_first[:_SHOWN_DTYPES])
+    return sorted(peaks.items(), key=lambda item: -item[1].value)[:_SHOWN_DTYPES]
 
 
 def _typical_levels(machine: Machine) -> list[Ceiling]:
@@ -141,7 +157,7 @@ def _break_even(overhead: Ceiling, levels: list[Ceiling]) -> tuple[float, Ceilin
 
 def _rate(ceiling: Ceiling, *, unicode: bool) -> str:
     digits = digits_for(ceiling.value, ceiling.low, ceiling.high)
-    return format_rate(ceiling.value, ceiling.unit, digits=digits, unicode=unicode) + _mark(ceiling)
+    return format_rate(ceiling.value, ceiling.unit, digits=digits, unicode=unicode)
 
 
 def _mark(*ceilings: Ceiling) -> str:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from boundby.report.machine_summary import OVERHEAD_KINDS, best_products, of_kind, render_summary
-from boundby.report.page import bullets, heading, page_width, render_page
+from boundby.report.page import bullets, heading, indented, page_width, render_page
 from boundby.report.safe_text import clean, elide
 from boundby.results.machine import Ceiling, Machine
 from boundby.results.units import digits_for, format_rate, format_size, plural
@@ -23,11 +23,13 @@ _Cells: TypeAlias = dict[tuple[str, str], Ceiling]
 
 _FUNCTIONS = ("add", "exp", "tanh", "gelu", "softmax", "layer_norm", "dropout")
 _SHOWN_FUNCTIONS = 7
-_SHOWN_OVERHEADS = 15
+_SHOWN_DTYPES = 2
+_SHOWN_TRAFFIC = 4
+_SHOWN_OVERHEADS = 12
 _SHOWN_FINDINGS = 3
 _LONGEST_NAME = 16
 _ROW_NAME = 11
-_CELL = 8
+_CELL = 7
 _GAP = 1
 # How a cell of a table shows that its value was not measured; a line under the tables says what the marks mean.
 _MARKS = {"modelled": "[m]", "datasheet": "[d]"}
@@ -47,7 +49,7 @@ _SCALES = {
         _Scale(unit=f"{prefix}FLOP/s", size=size) for prefix, size in (("M", 1e6), ("G", 1e9), ("T", 1e12))
     ),
     "byte/s": tuple(_Scale(unit=f"{prefix}B/s", size=size) for prefix, size in (("M", 1e6), ("G", 1e9), ("T", 1e12))),
-    "s": (_Scale(unit="ps", size=1e-12), _Scale(unit="ns", size=1e-9), _Scale(unit="us", size=1e-6)),
+    "s": (_Scale(unit="ns", size=1e-9), _Scale(unit="us", size=1e-6)),
 }
 
 
@@ -80,7 +82,7 @@ def _parts(machine: Machine, width: int, *, unicode: bool) -> Iterator[Renderabl
         yield from _matrix(title, meaning, cells, width, unicode=unicode)
     overheads = [one for one in of_kind(machine, "overhead", "launch") if _is_main_kind(one)]
     overheads = _first(overheads, OVERHEAD_KINDS, _SHOWN_OVERHEADS)
-    yield from _list("Overhead", "an op that works on almost nothing", overheads, width, unicode=unicode)
+    yield from _list("Overhead", "time of an op that works on almost nothing", overheads, width, unicode=unicode)
     unmeasured = sorted({one.source for one in machine.ceilings} - {"measured"})
     if unmeasured:
         yield ""
@@ -99,7 +101,6 @@ def _description(machine: Machine, *, unicode: bool) -> Iterator[RenderableType]
         f"{format_size(about.memory_limit_bytes or about.memory_bytes)} of memory",
         f"torch {about.torch or 'unknown'}",
         f"Python {about.python}",
-        about.os,
     ]
     yield Text(clean(", ".join(facts), unicode=unicode))
     where = f"{plural(about.threads, 'thread')} of {'the CPU' if about.device == 'cpu' else about.device}"
@@ -113,19 +114,24 @@ def _description(machine: Machine, *, unicode: bool) -> Iterator[RenderableType]
 def _bandwidths(machine: Machine) -> _Cells:
     ceilings = [one for one in of_kind(machine, "bandwidth") if one.size_bytes is not None and one.stack == "torch"]
     ceilings.sort(key=lambda one: one.size_bytes or 0)
-    return {(one.name, format_size(one.size_bytes)): one for one in ceilings}
+    names = list(dict.fromkeys(one.name for one in ceilings))[:_SHOWN_TRAFFIC]
+    return {(one.name, format_size(one.size_bytes)): one for one in ceilings if one.name in names}
 
 
 def _functions(machine: Machine) -> _Cells:
-    """The functions people know best, the dtypes of most of them first."""
+    """The functions people know best, in the dtypes that most of them have."""
     ceilings = [one for one in of_kind(machine, "function") if one.dtype is not None]
     known = {one.name: one for one in ceilings}
     names = [one.name for one in _first(list(known.values()), _FUNCTIONS, _SHOWN_FUNCTIONS)]
     cells = {(one.name, one.dtype or ""): one for one in ceilings if one.name in names}
     dtypes = list(dict.fromkeys(dtype for _, dtype in cells))
     dtypes.sort(key=lambda dtype: -sum((name, dtype) in cells for name in names))
-    dtypes = [dtype for dtype in dtypes if sum((name, dtype) in cells for name in names) > 1] or dtypes
-    return {(dtype, name): cells[name, dtype] for dtype in dtypes for name in names if (name, dtype) in cells}
+    return {
+        (dtype, name): cells[name, dtype]
+        for dtype in dtypes[:_SHOWN_DTYPES]
+        for name in names
+        if (name, dtype) in cells
+    }
 
 
 def _is_main_kind(ceiling: Ceiling) -> bool:
@@ -147,24 +153,30 @@ def _matrix(title: str, meaning: str, cells: _Cells, width: int, *, unicode: boo
     scale = _scale_of(list(cells.values()))
     texts = {place: _number(one, scale) for place, one in cells.items()}
     labels = {name: clean(name, unicode=unicode) for name in names}
-    widest = max(_CELL, *(cell_len(text) for text in (*labels.values(), *(cell.plain for cell in texts.values()))))
-    widest = min(widest, width - _ROW_NAME - 2 * _GAP)
-    fitting = names[: max(1, (width - _ROW_NAME - _GAP) // (widest + _GAP))]
+    room = width - _ROW_NAME - _GAP
+    widths: dict[str, int] = {}
+    for name in names:
+        needed = [labels[name], *(text.plain for (_, column), text in texts.items() if column == name)]
+        widest = min(max(_CELL, *map(cell_len, needed)), width - _ROW_NAME - 2 * _GAP)
+        room -= widest + _GAP
+        if room < 0:
+            break
+        widths[name] = widest
     table = Table.grid(padding=(0, _GAP, 0, 0))
     table.add_column(width=_ROW_NAME, no_wrap=True)
-    for _ in fitting:
+    for widest in widths.values():
         table.add_column(justify="right", width=widest, no_wrap=True)
-    table.add_row("", *(Text(elide(labels[name], widest, unicode=unicode), style="dim") for name in fitting))
+    table.add_row("", *(Text(elide(labels[name], widths[name], unicode=unicode), style="dim") for name in widths))
     for row in rows:
-        shown = (texts.get((row, name)) or Text("-", style="dim") for name in fitting)
+        shown = (texts.get((row, name)) or Text("-", style="dim") for name in widths)
         table.add_row(Text(f"  {elide(clean(row, unicode=unicode), _ROW_NAME - 2, unicode=unicode)}"), *shown)
     unit = scale.unit.replace("us", "µs") if unicode else scale.unit
     yield ""
     yield heading(title, f"{unit}; {meaning}" if scale.size >= 1 else f"{unit} {meaning}")
     yield table
-    if len(fitting) < len(names):
-        rest = ", ".join(labels[name] for name in names[len(fitting) :])
-        yield Text(f"  wider terminals also show {rest}", style="dim")
+    if len(widths) < len(names):
+        rest = ", ".join(labels[name] for name in names[len(widths) :])
+        yield indented(Text(f"wider terminals also show {rest}", style="dim"))
 
 
 def _scale_of(ceilings: list[Ceiling]) -> _Scale:
@@ -216,7 +228,11 @@ def _findings(machine: Machine, *, unicode: bool) -> Iterator[RenderableType]:
     if not machine.findings:
         return
     shown = machine.findings[:_SHOWN_FINDINGS]
-    texts = [f"{found.message} {found.advice}".strip() + f" [{found.code}]" for found in shown]
+    texts = []
+    for place, found in enumerate(shown):
+        # Several findings often ask for the same; the last of them says it for all.
+        asked_later = any(found.advice == later.advice for later in shown[place + 1 :])
+        texts.append(f"{found.message} {'' if asked_later else found.advice}".strip() + f" [{found.code}]")
     if len(machine.findings) > len(shown):
         texts.append(f"and {len(machine.findings) - len(shown)} more: boundby machine --json shows all")
     yield ""

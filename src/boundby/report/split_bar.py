@@ -125,10 +125,14 @@ def _faults(report: Report, *, unicode: bool) -> str:
     faults = report.page_faults
     if faults is None:
         return "page faults in fresh memory"
-    text = f"{plural(faults.per_step, 'page fault')} a step"
+    if faults.per_step == 0:
+        return "no page fault"
+    text = plural(faults.per_step, "page fault")
     if faults.seconds_each is not None:
         text += f", {format_time(faults.seconds_each, digits=2, unicode=unicode)} each"
-    return text
+    if faults.time_s is None:
+        return f"{text}; cost unknown" if faults.seconds_each is None else text
+    return f"{text}: {format_time(faults.time_s, digits=2, unicode=unicode)} a step"
 
 
 def _band(share: Interval) -> str:

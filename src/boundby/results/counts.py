@@ -71,7 +71,7 @@ class OpCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmodelled:
-    """An op that has no cost rule: its name, its calls in a step, and its share of the step's time (None: not timed)."""
+    """An op that has no cost rule: its name, its calls in a step, its share of the step's time (None: not timed)."""
 
     name: str
     calls: int

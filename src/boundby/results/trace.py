@@ -16,8 +16,8 @@ StepKind = Literal["training", "inference", "callable"]
 class OpSite:
     """One distinct op of a step: the same op, signature, source line, module and phase share one site.
 
-    ``shapes`` is a short text of the tensor inputs for people (``96x64 64x192``). ``path`` and ``line`` are those of the
-    innermost frame outside torch (for a backward op: of the forward op that made it), ``code`` that line's text.
+    ``shapes`` is a short text of the tensor inputs for people (``96x64 64x192``). ``path`` and ``line`` are those of
+    the innermost frame outside torch (for a backward op: of the forward op that made it), ``code`` that line's text.
     ``items`` is the length of the op's longest list of tensors (foreach ops), 0 without one.
     """
 
@@ -75,8 +75,8 @@ class AnchorReading:
 class WatchedStep:
     """A watched step beside the timed ones of its round.
 
-    ``total_s`` is the sum of its windows and gaps (corrected for the watching), ``beside_s`` the median bare step, waits
-    for input left out of both (seconds); ``faults`` and ``beside_faults`` are their minor page faults.
+    ``total_s`` is the sum of its windows and gaps (corrected for the watching), ``beside_s`` the median bare step,
+    waits for input left out of both (seconds); ``faults`` and ``beside_faults`` are their minor page faults.
     """
 
     total_s: float

@@ -1,4 +1,8 @@
-"""Ends in the way the first argument names, at the step the second one names (0: before the first step)."""
+"""Ends in the way the first argument names, at the step the second one names (0: before the first step).
+
+With a third argument, a folder, the first two are lists with commas between, and each case goes on in a child process
+of its own, which writes its output to files in that folder.
+"""
 
 import atexit
 import os
@@ -7,7 +11,26 @@ import sys
 
 from training import train
 
-way, at = sys.argv[1], int(sys.argv[2])
+
+def one_of(cases, folder):
+    """Returns in a child process for each case, with that case; ends the parent after the last."""
+    for way, at in cases:
+        place = os.path.join(folder, f"{way}.{at}")
+        child = os.fork()
+        if child == 0:
+            for suffix, descriptor in ((".stdout", 1), (".stderr", 2)):
+                os.dup2(os.open(place + suffix, os.O_WRONLY | os.O_CREAT), descriptor)
+            return way, at
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with open(place + ".status", "w") as file:
+            file.write(str(status))
+    sys.exit()
+
+
+if len(sys.argv) == 3:
+    way, at = sys.argv[1], int(sys.argv[2])
+else:
+    way, at = one_of(zip(sys.argv[1].split(","), map(int, sys.argv[2].split(",")), strict=True), sys.argv[3])
 
 
 def hook(kind, value, trace):

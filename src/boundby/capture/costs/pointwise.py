@@ -68,6 +68,8 @@ def pointwise_cost(call: Call) -> OpCost:
         exponent = call.arg("exponent")
         if isinstance(exponent, (int, float)):
             function = _POWERS.get(exponent, "pow")
+    elif base in ("gelu", "gelu_backward"):
+        function = base.replace("gelu", "gelu_tanh") if call.arg("approximate") == "tanh" else base
     flops = 0
     if base not in _NO_ARITHMETIC and first is not None:
         flops = elements * complex_factor(base, first.dtype)
