@@ -8,9 +8,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Options, script and arguments of `make run`, e.g. make run ARGS="train.py --epochs 1"
 ARGS ?=
+# Options and paths for pytest in place of all tests, e.g. make pytest PYTEST_ARGS="tests/labs -x"
 PYTEST_ARGS ?=
-# The tests run in so many processes; the tests of one file stay in one.
-WORKERS ?= 2
 
 RUN_ENV := $(VENV)/.installed-run
 TEST_ENV := $(VENV)/.installed-test
@@ -39,8 +38,16 @@ imports: $(TEST_ENV)
 	$(BIN)/lint-imports
 
 # The tests run scripts of other libraries; these must not look for models or updates on a network.
+PYTEST := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 $(BIN)/python -m pytest
+
+# Two processes, each file's tests in one of them; then by themselves the tests of whole runs, which start two at a time.
 pytest: $(TEST_ENV)
-	HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+ifeq ($(strip $(PYTEST_ARGS)),)
+	$(PYTEST) -n 2 --dist loadfile --ignore=tests/run
+	$(PYTEST) tests/run
+else
+	$(PYTEST) $(PYTEST_ARGS)
+endif
 
 docs: $(TEST_ENV)
 	$(BIN)/python -m sphinx -q -W --keep-going -n -b html docs docs/_build/html

@@ -200,7 +200,7 @@ def test_an_op_in_place_has_an_overhead_of_its_own():
 @pytest.mark.parametrize(
     ("op", "name"),
     [
-        ("aten.gelu_backward.default", "gelu_backward"),
+        ("aten.silu_backward.default", "silu_backward"),
         ("aten.exp_.default", "exp"),
         ("aten._softmax.default", "softmax"),
         ("aten._softmax_backward_data.default", "softmax_backward"),
