@@ -167,12 +167,12 @@ def _check_seen(session: Session, trace: Trace | None, target: Target, outcome: 
         raise BoundbyError(
             "one-step",
             f"only one step was seen{ended}, and the first is warm-up",
-            "Let the script run at least five steps, or give --warmup 0 --steps 1.",
+            "Let the script run some ten steps or more.",
         )
     raise BoundbyError(
         "too-few-steps",
         f"only {seen} steps were seen{ended}: none was left to time after warm-up",
-        "Let the script run more steps, or give --warmup 1 --steps 3.",
+        "Let the script run some ten steps or more.",
     )
 
 
