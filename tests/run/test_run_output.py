@@ -145,7 +145,7 @@ def test_script_that_is_no_python(runner: Runner, tmp_path: Path) -> None:
     [("no_torch.py", "[no-torch-work]"), ("no_steps.py", "[no-steps]"), ("one_step.py", "[one-step]")],
 )
 def test_nothing_to_explain(runner: Runner, script: str, code: str) -> None:
-    pair = runner.pair(script)
+    pair = runner.pair(script, fresh=script == "no_torch.py")
     assert (pair.plain.stdout, pair.plain.status) == (pair.watched.stdout, 0)
     assert code in words(pair.watched.stderr)
     assert "Traceback" not in pair.watched.stderr
