@@ -79,7 +79,7 @@ def joined(
     """The trace; ``cost`` may be that of a lean watcher alone; what is not told of the timed steps is nothing."""
     if not isinstance(cost, WatchCost):
         cost = dataclasses.replace(NO_COST, per_op_s=cost)
-    for column, nothing in ((kept.input_s, 0.0), (kept.usage, NO_USAGE), (kept.turns, 0)):
+    for column, nothing in ((kept.input_s, 0.0), (kept.usage, NO_USAGE), (kept.turns, 0), (kept.threads, 1)):
         column.extend([nothing] * (len(kept.timed_s) - len(column)))
     longest = max((step.ops for step in kept.attributed), key=len, default=[])
     recorder = SimpleNamespace(

@@ -83,6 +83,14 @@ def _findings(trace: Trace, division: Division, ceilings: Ceilings, speed: Speed
                 advice="Read the shares with that much doubt, or run again on a quieter machine, with more --steps.",
             )
         )
+    if division.bursty:
+        found.append(
+            Finding(
+                code="input-bursty",
+                message="some steps wait long for input and others not at all; the step's time counts the mean wait",
+                advice="A loader's workers deliver in bursts where they are slower than the steps; more may help.",
+            )
+        )
     if not ceilings.threads_measured:
         found.append(
             Finding(

@@ -20,6 +20,8 @@ WORK = ("memory", "matmul", "pointwise")
 PAGE_BYTES = 4096
 # Gaps are known to this share of the step; what a bare step has beyond them is not host code.
 GAP_SLACK = 0.05
+# Waits that fewer steps than this have are mishaps (a new epoch's workers), not the way of the script.
+RARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,7 @@ class Division:
     faults: PageFaults | None
     times: OpTimes | None
     scale: float
+    bursty: bool = False
 
 
 def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
@@ -64,9 +67,8 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     largest floor goes to that floor's share; what lies beyond is unexplained. What of the bare step is neither op nor
     input is host overhead. Where windows and input alone add up to more than the bare step, they are scaled down.
     """
-    time_s = _median_time(trace.step_s)
+    time_s, waited, bursty = _step_time(trace)
     total = time_s.median
-    waited = median(trace.input_s) if trace.input_s else 0.0
     faults = _page_faults(trace, fault_s)
     # The ceilings are the CPU's, and so are the op windows: of another device they say nothing.
     if trace.ops is None or trace.device != "cpu" or total <= 0:
@@ -78,7 +80,14 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
         )
         parts = OverheadParts(dispatch=0.0, host=0.0, allocation=0.0)
         return Division(
-            time_s=time_s, split=split, parts=parts, reconciliation=None, faults=faults, times=None, scale=1.0
+            time_s=time_s,
+            split=split,
+            parts=parts,
+            reconciliation=None,
+            faults=faults,
+            times=None,
+            scale=1.0,
+            bursty=bursty,
         )
     times = _with_missing_faults(_op_times(trace, ceilings, fault_s), trace, fault_s)
     inputs = waited + trace.host_input_s
@@ -130,7 +139,26 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
         faults=faults,
         times=times,
         scale=scale,
+        bursty=bursty,
     )
+
+
+def _step_time(trace: Trace) -> tuple[MedianTime, float, bool]:
+    """The bare step's time, the part of it that is waiting for input (seconds), and whether waits come in bursts.
+
+    Where a few steps wait for many, as with a loader's workers, the median wait says nothing and the mean counts: the
+    step is then the median of what is not waiting and the mean of what is.
+    """
+    time_s = _median_time(trace.step_s)
+    if not trace.input_s:
+        return time_s, 0.0, False
+    own = median(step - wait for step, wait in zip(trace.step_s, trace.input_s, strict=True))
+    mean, middle = sum(trace.input_s) / len(trace.input_s), median(trace.input_s)
+    waiting = sum(wait > 0.1 * own for wait in trace.input_s) / len(trace.input_s)
+    if waiting < RARE or mean < 1.25 * middle or mean < 0.05 * own:
+        return time_s, middle, False
+    whole = own + mean
+    return MedianTime(median=whole, low=min(time_s.low, whole), high=max(time_s.high, whole)), mean, True
 
 
 def _op_times(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> OpTimes:

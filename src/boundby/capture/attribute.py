@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from boundby.capture.costs import CostCache
+from boundby.capture.regions import REGION, CompiledCalls
 from boundby.capture.sites import Place, SiteFinder, backward_key, forward_key, is_recomputing
 from boundby.capture.usage import minor_faults
 from boundby.capture.watcher import OpWatcher
@@ -51,7 +52,19 @@ class AttributingWatcher(OpWatcher):
         self._costs = CostCache()
         self._in_optimizer = in_optimizer
         self._forward_places: dict[int, Place] = {}
+        self._regions = CompiledCalls(self._run_region)
+        self._region_costs: list[OpCost] = []
         self.reset()
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._regions.open()
+        super().start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        super().stop()
+        self._regions.close()
 
     def reset(self) -> None:
         """Begin a step."""
@@ -85,7 +98,72 @@ class AttributingWatcher(OpWatcher):
 
     def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run the op and note all about it."""
-        place = self._finder.find(2)
+        if self._regions.inside:
+            out = func(*args, **kwargs)
+            self._region_costs.append(self._costs.lookup(func, args, kwargs, out)[0])
+            return out
+        place, phase, recomputed = self._whence(args)
+        before = minor_faults()
+        begin = time.perf_counter_ns()
+        out = func(*args, **kwargs)
+        end = time.perf_counter_ns()
+        after = minor_faults()
+        cost, shapes = self._costs.lookup(func, args, kwargs, out)
+        key: SiteKey = (func, cost, shapes, *place, phase, recomputed, _longest_list(args))
+        self._record(func, key, begin, end, after - before)
+        read = 0
+        if cost.launches:  # a view touches no memory
+            read = self._touch(args)
+            if kwargs:
+                read += self._touch(kwargs.values())
+            self._touch((out,))
+        self._inputs.append(min(read, 255))
+        self._offsets.append(len(self._keys))
+        return out
+
+    def missed_op(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """An op none of whose inner ops could be seen: it is there, and not modelled."""
+        place, phase, recomputed = self._whence(args)
+        now = time.perf_counter_ns()
+        cost = OpCost(kind="other", launches=0, modelled=False)
+        self._record(func, (func, cost, "", *place, phase, recomputed, 0), now, now, 0)
+        self._inputs.append(0)
+        self._offsets.append(len(self._keys))
+
+    def _run_region(self, call: Callable[[], Any]) -> Any:
+        place, phase, recomputed = self._whence(())
+        self._region_costs = []
+        before = minor_faults()
+        begin = time.perf_counter_ns()
+        out = call()
+        end = time.perf_counter_ns()
+        faults = minor_faults() - before
+        # Products that a region hands to the usual kernels are counted; what it fused is not seen.
+        cost = OpCost(
+            kind="other",
+            matmul_flops=sum(one.matmul_flops for one in self._region_costs),
+            causal_matmul_flops=sum(one.causal_matmul_flops for one in self._region_costs),
+            modelled=False,
+        )
+        self._record(REGION, (REGION, cost, "", *place, phase, recomputed, 0), begin, end, faults)
+        self._inputs.append(0)
+        self._offsets.append(len(self._keys))
+        return out
+
+    def _record(self, op: Any, key: SiteKey, begin: int, end: int, faults: int) -> None:
+        index = self.sites.get(key)
+        if index is None:
+            index = self.sites[key] = len(self.sites)
+        self._ops.append(op)
+        self._stamps.append(begin)
+        self._stamps.append(end)
+        self._site.append(index)
+        self._works.append(key[1].launches > 0)
+        self._faults.append(faults)
+
+    def _whence(self, args: Any) -> tuple[Place, Phase, bool]:
+        """The place, the phase and whether it is recomputation, of the op now being dispatched."""
+        place = self._finder.find(3)
         recomputed = False
         phase: Phase
         if _node_now() is not None:
@@ -102,32 +180,7 @@ class AttributingWatcher(OpWatcher):
             phase = "forward" if place[2] is not None or _grows_graph(args) else "other"
             # An op that makes no autograd node reads the number of the one before, whose place must stay.
             self._forward_places.setdefault(forward_key(), place)
-        before = minor_faults()
-        begin = time.perf_counter_ns()
-        out = func(*args, **kwargs)
-        end = time.perf_counter_ns()
-        after = minor_faults()
-        cost, shapes = self._costs.lookup(func, args, kwargs, out)
-        key: SiteKey = (func, cost, shapes, *place, phase, recomputed, _longest_list(args))
-        sites = self.sites
-        index = sites.get(key)
-        if index is None:
-            index = sites[key] = len(sites)
-        self._ops.append(func)
-        self._stamps.append(begin)
-        self._stamps.append(end)
-        self._site.append(index)
-        self._works.append(cost.launches > 0)
-        self._faults.append(after - before)
-        read = 0
-        if cost.launches:  # a view touches no memory
-            read = self._touch(args)
-            if kwargs:
-                read += self._touch(kwargs.values())
-            self._touch((out,))
-        self._inputs.append(min(read, 255))
-        self._offsets.append(len(self._keys))
-        return out
+        return place, phase, recomputed
 
     def _touch(self, values: Any) -> int:
         """Note the memory of the tensors in ``values``; returns how many blocks."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -139,6 +140,10 @@ def _seconds(work: Callable[[], None]) -> float:
     return (time.perf_counter_ns() - begin) / 1e9
 
 
+def _as_it_is(tensor: Any) -> Any:
+    return tensor
+
+
 @contextmanager
 def _by_itself() -> Iterator[None]:
     """Without the user's own modes, which must not see the miniature's ops, nor change them."""
@@ -146,6 +151,10 @@ def _by_itself() -> Iterator[None]:
         stack.enter_context(_disable_current_modes())
         stack.enter_context(torch._C.DisableTorchFunction())
         stack.enter_context(torch.inference_mode(False))
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            stack.enter_context(temporarily_clear_interpreter_stack())
+        if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
+            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is))
         if torch.is_autocast_enabled("cpu"):
             stack.enter_context(torch.autocast("cpu", enabled=False))
         yield

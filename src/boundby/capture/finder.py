@@ -9,7 +9,11 @@ from boundby.capture.cycle import LONGEST, find_cycle
 
 MARKED, TRAINING, INFERENCE = "marked", "training", "inference"
 _RANK = {None: 0, INFERENCE: 1, TRAINING: 2, MARKED: 3}
+# So many events without a cycle, or so many an optimizer or module seen among them, and each event is a step.
 PATIENCE = 200
+PATIENCE_EACH = 3
+# A cycle that held for so many turns was none by chance.
+LASTING = 10
 
 
 class Boundaries(Protocol):
@@ -45,6 +49,7 @@ class StepFinder:
         self.irregular = False
         self.events_seen = 0
         self._recent: list[int] = []
+        self._hoping_from = 0  # events before there was last reason to hope for a cycle
         self._cycle: list[int] = []
         self._strangers: dict[int, int] = {}  # ident -> event number of its last sighting
         self._position = 0
@@ -82,6 +87,10 @@ class StepFinder:
                 self._turns += 1
                 self._boundary(now)
 
+    def outranked_by(self, kind: str) -> bool:
+        """Whether an event of this kind takes over from those so far."""
+        return _RANK[kind] > _RANK[self.kind]
+
     def mark(self, *, begin: bool, now: int) -> None:
         """A mark made by hand: a step begins, or ends."""
         if not self._takes(MARKED):
@@ -117,6 +126,7 @@ class StepFinder:
 
     def _forget(self) -> None:
         self._recent = []
+        self._hoping_from = self.events_seen
         self._cycle = []
         self._strangers = {}
         self._position = 0
@@ -135,7 +145,7 @@ class StepFinder:
         if period is not None and self._lacks_a_stranger(self._recent[-period:]):
             period = None
         if period is None:
-            self.irregular = self.events_seen > PATIENCE
+            self.irregular = self._out_of_patience()
             self._boundary(now, cycle_known=self.irregular)
             return
         # A module's event opens its step, an optimizer's closes it: the boundary lies at the cycle's first event for
@@ -155,6 +165,11 @@ class StepFinder:
             self._lost = True
             self._begun = True
 
+    def _out_of_patience(self) -> bool:
+        """Whether no cycle is to be hoped for; one of many modules needs two turns of them all to show."""
+        searched = self.events_seen - self._hoping_from
+        return searched > PATIENCE and searched > PATIENCE_EACH * len(set(self._recent))
+
     def _lacks_a_stranger(self, cycle: list[int]) -> bool:
         """Whether the cycle leaves out an event that upset the one before and may well come again."""
         return any(ident not in cycle and self.events_seen <= 3 * sighted for ident, sighted in self._strangers.items())
@@ -170,3 +185,5 @@ class StepFinder:
         if not self.steps.enough and (by_chance or ident not in self._cycle):
             self.steps.restart()
             self._cycle, self._lost, self._begun = [], False, False
+            if self._turns >= LASTING:
+                self._hoping_from = self.events_seen

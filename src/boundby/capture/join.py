@@ -6,7 +6,7 @@ import hashlib
 import linecache
 import math
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from boundby.capture.attribute import AttributedStep, SiteKey
 from boundby.capture.calibrate import WatchCost
 from boundby.capture.lean import LeanStep
 from boundby.capture.profiled import Matched, ProfiledStep, call_name, match_calls
+from boundby.capture.regions import REGION_NAME
 from boundby.capture.reuse import reuse_distances
 from boundby.capture.usage import StepUsage
 from boundby.results.machine import Finding
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 # A silent stretch before the forward pass that is longer than this is host code preparing input, not dispatch.
 HOST_INPUT_S = 100e-6
 ENOUGH_CALM = 3
+# Steps with the same ops whose op times differ by this factor are steps of different kinds.
+UNLIKE = 1.25
 # Page faults a step have shifted if they are off by more than this many and this share.
 FEW_FAULTS, SHIFTED = 50, 0.15
 # What a page fault takes at least, to tell whether a shift matters.
@@ -79,8 +82,6 @@ def build_trace(
     recorder: Recorder, *, kind: StepKind, events_per_step: int, irregular: bool, findings: tuple[Finding, ...]
 ) -> Trace | None:
     """The trace of what the recorder holds; None where not one step was timed."""
-    import torch
-
     kept = recorder.kept
     if not kept.timed_s:
         return None
@@ -100,6 +101,7 @@ def build_trace(
             timed = _timed_of_class(
                 [seconds - waited for seconds, waited in zip(kept.timed_s, kept.input_s, strict=True)], classes, chosen
             )
+        timed = _after_first_wait(kept, timed)
         timed, preempted = _undisturbed(timed, [kept.usage[i].preemptions for i in timed])
         device = chosen.attributed[-1].device
         sites = tuple(_site(key) for key in recorder.site_keys)
@@ -120,13 +122,22 @@ def build_trace(
         )
     if shifted is not None:
         found.append(shifted)
+    if len(set(kept.threads)) > 1:
+        found.append(
+            Finding(
+                code="threads-changed",
+                message=f"the number of threads changed between steps: {sorted(set(kept.threads))}; "
+                f"most steps had {_usual(kept.threads)}",
+                advice="Set it once, before the first step.",
+            )
+        )
     if len(classes) > 1:
         everything = sum(one.steps for one in classes)
         share = chosen.steps / everything if chosen else 0.0
         found.append(
             Finding(
                 code="steps-vary",
-                message=f"the steps do not all run the same ops: {len(classes)} kinds in {everything} watched steps; "
+                message=f"steps differ in their ops or shapes: {len(classes)} kinds in {everything} watched steps; "
                 f"explained is the kind that {share:.0%} of them are",
                 advice="Evaluation, logging or batches of other lengths do this. --watch N watches more steps.",
             )
@@ -152,8 +163,8 @@ def build_trace(
             for one in sorted(classes, key=lambda one: -one.steps)
         ),
         anchors=tuple(recorder.anchor_readings),
-        threads=torch.get_num_threads(),
-        device=recorder.device or device,
+        threads=_usual(kept.threads),
+        device=device,
         host_input_s=host_input_s,
         warmup_steps=len(kept.warm_faults),
         events_per_step=events_per_step,
@@ -189,7 +200,30 @@ def _classes(kept: Recorded, cost: WatchCost) -> list[_Seen]:
         )
         if best is not None:
             found[best[0]].times.append(_profiled_times(profiled, best[1], cost.per_call_s(len(set(profiled.names)))))
-    return list(found.values())
+    return [part for one in found.values() for part in _by_shapes(one)]
+
+
+def _by_shapes(seen: _Seen) -> list[_Seen]:
+    """Steps with the same ops on other shapes, told apart where that changes how long they take.
+
+    Only attributed steps know shapes; each step watched for times goes to the attributed one nearest in length.
+    """
+    variants: dict[bytes, list[AttributedStep]] = defaultdict(list)
+    for one in seen.attributed:
+        variants[one.site.tobytes()].append(one)
+    lengths = {key: float(np.median([_length(one) for one in steps])) for key, steps in variants.items()}
+    if len(variants) < 2 or max(lengths.values()) < UNLIKE * max(1e-9, min(lengths.values())):
+        return [seen]
+    parts = {key: _Seen(ops=seen.ops, attributed=steps) for key, steps in variants.items()}
+    for time in seen.times:
+        mine = float(time.windows.sum())
+        parts[min(lengths, key=lambda key: abs(math.log(max(mine, 1e-9) / max(lengths[key], 1e-9))))].times.append(time)
+    return list(parts.values())
+
+
+def _length(step: AttributedStep) -> float:
+    stamps = np.frombuffer(step.stamps, dtype=np.int64)
+    return float((stamps[1::2] - stamps[0::2]).sum()) / 1e9
 
 
 def _choose(classes: Sequence[_Seen]) -> _Seen | None:
@@ -222,7 +256,7 @@ def _profiled_times(step: ProfiledStep, matched: Matched, cost: float) -> _Times
     before = np.frombuffer(matched.before, dtype=np.uint32).astype(np.float64)
     windows = (ends - begins) / 1e9 - cost * np.maximum(calls - 0.5, 0.0)
     gaps = (begins - np.concatenate(([step.begin], ends[:-1]))) / 1e9 - cost * (before + 0.5 * (calls > 0))
-    tail = (step.end - int(ends[-1])) / 1e9 - cost * matched.after if len(ends) else 0.0
+    tail = (step.end - (int(ends[-1]) if len(ends) else step.begin)) / 1e9 - cost * matched.after
     for begin, end in step.waits:
         at = int(np.searchsorted(begins, begin))
         if at < len(gaps):
@@ -274,8 +308,9 @@ def _before_watching(kept: Recorded, timed: list[int]) -> tuple[list[int], Findi
     An observer's own small blocks can come to lie where the allocator would have given memory back, and the script's
     later steps then fault in fewer fresh pages than they would by themselves.
     """
-    first = [i for i in timed if kept.turns[i] == min(kept.turns)]
-    later = [i for i in timed if i not in first]
+    lowest = min(kept.turns)
+    first = [i for i in timed if kept.turns[i] == lowest]
+    later = [i for i in timed if kept.turns[i] != lowest]
     if not first or not later:
         return timed, None
     before = float(np.median([*kept.warm_faults[1:], *(kept.usage[i].faults for i in first)]))
@@ -348,6 +383,25 @@ def _timed_of_class(timed_s: Sequence[float], classes: Sequence[_Seen], chosen: 
     return mine or list(range(len(timed_s)))
 
 
+def _usual(threads: Sequence[int]) -> int:
+    return Counter(threads).most_common(1)[0][0]
+
+
+def _after_first_wait(kept: Recorded, timed: list[int]) -> list[int]:
+    """Timed steps without those that lived on input fetched ahead while the machine was probed.
+
+    Loaders with workers make a few steps wait for many; of each round in which some step waits, the steps up to the
+    first that does are left out.
+    """
+    waits = {i: kept.input_s[i] > 0.1 * (kept.timed_s[i] - kept.input_s[i]) for i in timed}
+    first: dict[int, int] = {}
+    for i in timed:
+        if waits[i]:
+            first.setdefault(kept.turns[i], i)
+    left = [i for i in timed if i > first.get(kept.turns[i], -1)]
+    return left if len(left) >= ENOUGH_CALM and any(waits[i] for i in left) else timed
+
+
 def _undisturbed(timed: list[int], preemptions: Sequence[int]) -> tuple[list[int], int]:
     """The timed steps that were never interrupted, if there are enough of them, and how many are left out."""
     calm = [i for i, count in zip(timed, preemptions, strict=True) if count == 0]
@@ -369,8 +423,9 @@ def _host_input(ops: StepOps, sites: Sequence[OpSite], kind: StepKind) -> float:
     first = next((i for i, name in enumerate(modules) if name is not None and phases[i] == "forward"), None)
     if first is None:
         first = next((i for i, phase in enumerate(phases) if phase == "forward"), 0 if phases else -1)
-    for gap in ops.gap_s[: first + 1]:
-        if gap >= HOST_INPUT_S:
+    for at, gap in enumerate(ops.gap_s[: first + 1]):
+        # Calling a compiled region takes torch a while by itself.
+        if gap >= HOST_INPUT_S and sites[ops.site[at]].op != REGION_NAME:
             total += gap
     return total
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from boundby.capture.regions import REGION, CompiledCalls
 from boundby.capture.usage import NO_USAGE, StepUsage
 from boundby.capture.watcher import OpWatcher
 
@@ -42,13 +44,41 @@ class LeanWatcher(OpWatcher):
         self.stamps: array[int] = array("q")
         self._note = self.ops.append
         self._stamp = self.stamps.append
+        self._regions = CompiledCalls(self._run_region)
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._regions.open()
+        super().start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        super().stop()
+        self._regions.close()
 
     def run_op(self, func: Any, args: Any, kwargs: Any, clock: Any = time.perf_counter_ns) -> Any:
-        """Run the op between two clock reads."""
+        """Run the op between two clock reads; one in a compiled region is the region's own affair."""
+        if self._regions.inside:
+            return func(*args, **kwargs)
         begin = clock()
         out = func(*args, **kwargs)
         end = clock()
         self._note(func)
         self._stamp(begin)
         self._stamp(end)
+        return out
+
+    def missed_op(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """An op none of whose inner ops could be seen has its place in the sequence, without a time."""
+        now = time.perf_counter_ns()
+        self._note(func)
+        self._stamp(now)
+        self._stamp(now)
+
+    def _run_region(self, call: Callable[[], Any]) -> Any:
+        begin = time.perf_counter_ns()
+        out = call()
+        self._stamp(begin)
+        self._stamp(time.perf_counter_ns())
+        self._note(REGION)
         return out

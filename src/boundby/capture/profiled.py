@@ -7,18 +7,21 @@ of the step is found by walking the calls beside the op sequence of an attribute
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
+import threading
 import time
 from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import torch
+import torch.autograd.profiler
 
 from boundby.capture.usage import NO_USAGE, StepUsage
 
@@ -88,10 +91,17 @@ class Span:
 
 
 class ProfilingWatcher:
-    """Turns torch's profiler on and off."""
+    """Turns torch's profiler on and off.
+
+    There is one profiler a process. While it is ours, a start by the user's own code ends ours first, as if nobody had
+    used it; ``broken`` then says that what was seen is lost.
+    """
 
     def __init__(self) -> None:
+        self.broken = False
         self._running = False
+        self._thread = 0
+        self._undo: list[Callable[[], None]] = []
 
     def start(self) -> None:
         """Profile from now on."""
@@ -103,14 +113,36 @@ class ProfilingWatcher:
             _autograd._prepare_profiler(config, activities)
             _autograd._enable_profiler(config, activities)
         self._running = True
+        self._thread = threading.get_ident()
+        self._undo = [_before_call(name, self._give_way) for name in ("_prepare_profiler", "_enable_profiler")]
+
+    def _give_way(self) -> None:
+        """Somebody else is about to use the profiler."""
+        if not self._running:
+            return
+        self.broken = True
+        if threading.get_ident() == self._thread:  # it can be ended by the thread that began it alone
+            self._end()
+
+    def _end(self) -> Any:
+        """End the profiler if it is still ours; what it saw, or None."""
+        self._running = False
+        undo, self._undo = self._undo, []
+        for one in undo:
+            one()
+        if not _autograd._profiler_enabled():
+            self.broken = True
+            return None
+        with _without_chatter():
+            return _autograd._disable_profiler()
 
     def stop(self, spans: Sequence[Span] = ()) -> list[ProfiledStep]:
         """Profile no more; the calls of each span's steps, of the thread that made most of them."""
         if not self._running:
             return []
-        self._running = False
-        with _without_chatter():
-            result = _autograd._disable_profiler()
+        result = self._end()
+        if self.broken:
+            return []
         if not spans:
             return []
         calls = [
@@ -139,6 +171,25 @@ class ProfilingWatcher:
                 )
             )
         return steps
+
+
+def _before_call(name: str, act: Callable[[], None]) -> Callable[[], None]:
+    """Call ``act()`` before torch's profilers call the function of that name; returns the undo."""
+    names = vars(torch.autograd.profiler)
+    plain = names[name]
+
+    @functools.wraps(plain)
+    def announced(*args: Any, **kwargs: Any) -> Any:
+        act()
+        return plain(*args, **kwargs)
+
+    names[name] = announced
+
+    def undo() -> None:
+        if names[name] is announced:
+            names[name] = plain
+
+    return undo
 
 
 def profile_once(step: Callable[[], object]) -> ProfiledStep:
@@ -259,19 +310,42 @@ def wall_ns() -> int:
 @contextmanager
 def _without_chatter() -> Iterator[None]:
     """Hold back the lines that the profiler writes to standard error; pass on any others."""
-    try:
-        kept = os.dup(2)
-    except OSError:  # there is no standard error to write to
+    aside = _scratch_file()
+    if aside is None:
         yield
         return
-    with tempfile.TemporaryFile() as aside:
-        os.dup2(aside.fileno(), 2)
+    with aside:
         try:
+            kept = os.dup(2)
+        except OSError:  # there is no standard error to write to, or no descriptor left
             yield
+            return
+        try:
+            os.dup2(aside.fileno(), 2)
+            try:
+                yield
+            finally:
+                os.dup2(kept, 2)
+                aside.seek(0)
+                rest = b"".join(line for line in aside if not line.startswith(_CHATTER))
+                if rest:
+                    _write_all(2, rest)
         finally:
-            os.dup2(kept, 2)
             os.close(kept)
-            aside.seek(0)
-            rest = b"".join(line for line in aside if not line.startswith(_CHATTER))
-            if rest:
-                os.write(2, rest)
+
+
+def _scratch_file() -> IO[bytes] | None:
+    """A file without a name, in memory where the system can; None where none can be had."""
+    try:
+        if hasattr(os, "memfd_create"):
+            return os.fdopen(os.memfd_create("boundby"), "w+b")
+        return tempfile.TemporaryFile()
+    except OSError:
+        return None
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it, as far as whoever reads takes it: a closed pipe is not worth an error here."""
+    with suppress(OSError):
+        while data:
+            data = data[os.write(descriptor, data) :]

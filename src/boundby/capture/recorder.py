@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import torch
+
 from boundby.capture.attribute import AttributedStep, AttributingWatcher, SiteKey
 from boundby.capture.calibrate import Calibration, WatchCost
 from boundby.capture.lean import LeanStep
 from boundby.capture.profiled import ProfiledStep, call_name, can_profile, match_calls
+from boundby.capture.regions import REGION_NAME, CompiledCalls
 from boundby.capture.schedule import Limits, Role, Schedule
 from boundby.capture.usage import StepUsage, usage_now
 from boundby.capture.watches import AttributedWatch, LeanWatch, ProfiledWatch, Watch
@@ -39,6 +42,7 @@ class Recorded:
     lean: list[LeanStep] = field(default_factory=list)
     profiled: list[ProfiledStep] = field(default_factory=list)
     attributed: list[AttributedStep] = field(default_factory=list)
+    threads: list[int] = field(default_factory=list)
     warm_faults: list[int] = field(default_factory=list)
 
 
@@ -61,7 +65,6 @@ class Recorder:
         self.kept = Recorded()
         self.anchor_readings: list[AnchorReading] = []
         self.in_optimizer = False
-        self.device: str | None = None
         self.synchronize: Callable[[], None] | None = None
         self._make_probes = probes
         self._probes: Probes | None = None
@@ -70,6 +73,7 @@ class Recorder:
         self._use_profiler: bool | None = None
         self._watch: Watch | None = None
         self._burst: ProfiledWatch | None = None
+        self._burst_regions = CompiledCalls(_marked_for_profiler)
         self._active = False
         self._turn = 0
         self._begin_ns = 0
@@ -141,6 +145,7 @@ class Recorder:
         if role is Role.TIMED:
             kept.usage.append(usage)
             kept.turns.append(self._turn)
+            kept.threads.append(torch.get_num_threads())
             kept.timed_s.append((now - self._begin_ns) / 1e9)
             kept.input_s.append(self._input_ns / 1e9)
         elif role is Role.WARMUP:
@@ -208,6 +213,7 @@ class Recorder:
                 return self._burst
             if few and self._use_profiler is not False and can_profile():
                 self._burst = ProfiledWatch()
+                self._burst_regions.open()
                 return self._burst
             return LeanWatch()
         return None
@@ -217,6 +223,7 @@ class Recorder:
         burst, self._burst = self._burst, None
         if burst is None:
             return
+        self._burst_regions.close()
         kept = self.kept
         known = [([call_name(op) for op in one.ops], one.works) for one in kept.attributed]
         steps = burst.close()
@@ -231,13 +238,12 @@ class Recorder:
             self.kept.attributed.append(step)
 
     def _probe(self) -> None:
-        import torch
-
         if self._calibration is None:
             self._calibration = Calibration()
-            accelerator = accelerator_in_use()
-            if accelerator is not None:
-                self.device, self.synchronize = accelerator
+        if self.synchronize is None:
+            self.synchronize = synchronize_accelerator(
+                self.kept.attributed[-1].device if self.kept.attributed else "cpu"
+            )
         self._calibration.read()
         if self._make_probes is None:
             return
@@ -246,14 +252,22 @@ class Recorder:
         self.anchor_readings.append(self._probes.read(self.clock))
 
 
-def accelerator_in_use() -> tuple[str, Callable[[], None]] | None:
-    """The accelerator the process has begun to use, with its synchronisation; None on a plain CPU."""
-    import torch
+def synchronize_accelerator(device: str) -> Callable[[], None] | None:
+    """The synchronisation of the accelerator this process has begun to use; None on a plain CPU.
 
-    for name in ("cuda", "xpu", "mps"):
+    Nothing is initialised by asking.
+
+    Args:
+        device: where the last attributed step's ops ran; Apple's is known to be in use by that alone.
+    """
+    for name in ("cuda", "xpu"):
         module: Any = getattr(torch, name, None)
-        if module is None or not module.is_available():
-            continue
-        if name == "mps" or module.is_initialized():
-            return name, module.synchronize
-    return None
+        if module is not None and module.is_initialized():
+            return module.synchronize  # type: ignore[no-any-return]  # torch's own, untyped by way of getattr
+    return torch.mps.synchronize if device == "mps" else None
+
+
+def _marked_for_profiler(call: Callable[[], Any]) -> Any:
+    """Run a compiled region under a name that the profiler notes."""
+    with torch._C._profiler._RecordFunctionFast(REGION_NAME):
+        return call()

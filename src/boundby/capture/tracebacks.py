@@ -7,7 +7,6 @@ import types
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _OWN = (*(os.path.join(_HERE, room, "") for room in ("capture", "cli")), os.path.join(_HERE, "api.py"))
-_LAUNCHERS = (os.path.join(_HERE, "__main__.py"),)
 
 
 def own_frames_removed(error: BaseException) -> None:
@@ -33,7 +32,7 @@ def _filtered(traceback: types.TracebackType | None) -> types.TracebackType | No
     after_own = False
     while traceback is not None:
         name = traceback.tb_frame.f_code.co_filename
-        own = name.startswith(_OWN) or name in _LAUNCHERS
+        own = name.startswith(_OWN)
         relay = after_own and bool(frames) and name.endswith(os.path.join("torch", "_ops.py"))
         if not own and not relay:
             frames.append(traceback)

@@ -71,6 +71,11 @@ class ProfiledWatch:
         self._waits: list[tuple[int, int]] = []
         self._steps: list[Span] = []
 
+    @property
+    def broken(self) -> bool:
+        """Whether somebody else took the profiler during the burst, whose steps are lost."""
+        return self._watcher.broken
+
     def begin(self, now: int) -> None:
         """Watch from now on."""
         if not self._running:

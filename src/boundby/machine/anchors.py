@@ -16,6 +16,7 @@ from functools import partial
 from itertools import repeat
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._python_dispatch import _disable_current_modes
 
 from boundby.results.trace import AnchorReading
@@ -121,6 +122,8 @@ def _set_aside() -> Iterator[None]:
         stack.enter_context(_disable_current_modes())
         stack.enter_context(torch._C.DisableTorchFunction())
         stack.enter_context(torch.inference_mode(False))
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            stack.enter_context(temporarily_clear_interpreter_stack())
         stack.enter_context(torch.no_grad())
         if torch.is_autocast_enabled("cpu"):
             stack.enter_context(torch.autocast("cpu", enabled=False))

@@ -1,0 +1,77 @@
+"""Hear of outermost module calls only, at no cost to the calls inside them."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, ItemsView
+from typing import Any
+
+from torch.nn.modules import module as torch_module
+
+from boundby.capture.imports import after_import
+
+# Written where a compiled module is called under global hooks; ours never runs inside compiled code.
+_HOOKS_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
+
+
+class _CallToken:
+    """Lives as long as one module call does."""
+
+    def __init__(self, gone: Callable[[_CallToken], None]) -> None:
+        self.gone = gone
+
+    def __del__(self) -> None:
+        self.gone(self)
+
+
+class _ForwardHooks(OrderedDict[int, Any]):
+    """torch's global forward hooks; torch asks for its items where a module call ends by an exception.
+
+    Empty it counts as no hook, so that modules inside the call keep torch's short way.
+    """
+
+    failing: Callable[[int], None] | None = None
+
+    def items(self) -> ItemsView[int, Any]:
+        if self.failing is not None:
+            self.failing(id(sys._getframe(1)))
+        return super().items()
+
+
+class OutermostCalls:
+    """Calls ``began(module)`` as each outermost module call begins.
+
+    The hook takes itself away for as long as such a call lasts, and comes back with its end. The end shows by the death
+    of an object that the frame of the call holds. An exception may keep that frame alive; its way out of the call shows
+    by torch's look for hooks that are always to be called.
+    """
+
+    def __init__(self, began: Callable[[Any], None], wanted: Callable[[], bool]) -> None:
+        self._began = began
+        self._wanted = wanted
+        self._token: _CallToken | None = None
+        self._token_id: int | None = None
+        self._frame_id: int | None = None
+        self._plain_hooks = torch_module._global_forward_hooks
+        self._hooks = _ForwardHooks(self._plain_hooks)
+        self._hooks.failing = self._failing
+        vars(torch_module)["_global_forward_hooks"] = self._hooks
+        handle = torch_module.register_module_forward_pre_hook(self._called)
+        self._key = handle.id
+        self._installed = True
+        self._filter: Any = None
+        self._forget_request = (lambda: None) if self._quieten() else after_import("torch._dynamo", self._add_filter)
+
+    def remove(self) -> None:
+        """Hear no more."""
+        self._installed = False
+        torch_module._global_forward_pre_hooks.pop(self._key, None)
+        self._hooks.failing = None
+        # Hooks that others registered meanwhile are known to their handles by the mapping that they are in.
+        if torch_module._global_forward_hooks is self._hooks and list(self._hooks) == list(self._plain_hooks):
+            vars(torch_module)["_global_forward_hooks"] = self._plain_hooks
+        self._forget_request()
+        if self._filter in warnings.filters:
+            warnings.filters.remove(self._filter)  # type: ignore[attr-defined]  # a list, whatever the stubs say
