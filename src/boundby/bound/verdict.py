@@ -18,6 +18,8 @@ CLEAR, AHEAD, AHEAD_BY = 0.5, 0.4, 1.5
 TOO_MUCH_UNEXPLAINED = 0.5
 # A machine whose speed moved by more than this during the run was disturbed.
 DISTURBED = 1.5
+# Under this share, what would remain of the step is within the doubt of its measurement.
+NOTHING_LEFT = 0.05
 
 _WHAT: dict[Bound, str] = {
     "overhead": "per-op overhead",
@@ -115,6 +117,8 @@ def _reason(bound: Bound, trace: Trace, division: Division, counts: Counts) -> s
     split, parts = division.split, division.parts
     left = division.time_s.median * (1 - shares(split)[bound].value)
     rest = f"without it the step would take about {format_time(left, digits=2)}"
+    if left < NOTHING_LEFT * division.time_s.median:
+        rest = "hardly anything else is left"
     if bound == "overhead":
         largest = max(
             (parts.dispatch, f"goes to dispatching {counts.ops} ops"),

@@ -61,8 +61,8 @@ class Calibration:
             self._second = [torch.ones_like(one) for one in self._weights]
             self._other = torch.ones(8, **plain)
             self._sum = torch.zeros(8, **plain)
-        for one in self._weights:
-            one.requires_grad_(True)
+            for one in self._weights:
+                one.requires_grad_(True)
         self._calls: dict[Callable[[], None], ProfiledStep] = {}
         self._mixed: list[float] = []
         self._hot: list[float] = []

@@ -58,11 +58,11 @@ class OutermostCalls:
         self._hooks = _ForwardHooks(self._plain_hooks)
         self._hooks.failing = self._failing
         vars(torch_module)["_global_forward_hooks"] = self._hooks
-        handle = torch_module.register_module_forward_pre_hook(self._called)
-        self._key = handle.id
+        self._hook = self._called
+        self._key = torch_module.register_module_forward_pre_hook(self._hook).id
         self._installed = True
         self._filter: Any = None
-        self._forget_request = (lambda: None) if self._quieten() else after_import("torch._dynamo", self._add_filter)
+        self._forget_request = after_import("torch._dynamo", self._add_filter)
 
     def remove(self) -> None:
         """Hear no more."""
@@ -75,3 +75,34 @@ class OutermostCalls:
         self._forget_request()
         if self._filter in warnings.filters:
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]  # a list, whatever the stubs say
+
+    def _called(self, module: Any, args: Any) -> None:
+        if self._token_id is not None or not self._wanted():
+            return
+        caller = sys._getframe(1)
+        call = caller if caller.f_code.co_name == "_call_impl" else caller.f_back
+        mine = caller.f_locals.get("called_always_called_hooks")
+        if call is not None and isinstance(mine, set):
+            torch_module._global_forward_pre_hooks.pop(self._key, None)
+            token = _CallToken(self._gone)
+            self._token_id, self._frame_id = id(token), id(call)
+            mine.add(token)
+        # Without that set, of a torch that works another way, inner calls are taken for outermost ones.
+        self._began(module)
+
+    def _gone(self, token: _CallToken) -> None:
+        if id(token) == self._token_id:
+            self._returned()
+
+    def _failing(self, frame_id: int) -> None:
+        if frame_id == self._frame_id:
+            self._returned()
+
+    def _returned(self) -> None:
+        self._token_id = self._frame_id = None
+        if self._installed:
+            torch_module._global_forward_pre_hooks[self._key] = self._hook
+
+    def _add_filter(self) -> None:
+        warnings.filterwarnings("ignore", message=_HOOKS_WARNING)
+        self._filter = warnings.filters[0]

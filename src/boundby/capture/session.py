@@ -6,6 +6,8 @@ import os
 import sys
 import threading
 import time
+import types
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -15,11 +17,12 @@ from boundby.capture import finder as steps
 from boundby.capture import marks
 from boundby.capture.finder import StepFinder
 from boundby.capture.imports import after_import
-from boundby.capture.schedule import Limits
+from boundby.capture.schedule import Limits, Role
 from boundby.results.machine import Finding
 from boundby.results.trace import StepKind, Trace
 
 if TYPE_CHECKING:
+    from boundby.capture.outermost import OutermostCalls
     from boundby.capture.recorder import Probes, Recorder
 
 
@@ -27,14 +30,17 @@ class StopRun(SystemExit):
     """Ends the script when everything planned was seen (``--stop``)."""
 
 
-class _HeldArgs(tuple[Any, ...]):
-    """The arguments of an outermost module call; when the call has returned, nobody holds them any more."""
+# Sessions that a forked child must let go of; they live no longer for being here.
+_armed: weakref.WeakSet[Session] = weakref.WeakSet()
 
-    on_release: Callable[[], None] | None = None
 
-    def __del__(self) -> None:
-        if self.on_release is not None:
-            self.on_release()
+def _let_go_in_child() -> None:
+    for one in list(_armed):
+        one._abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 class Session:
@@ -62,28 +68,37 @@ class Session:
         self.process = os.getpid()
         self._recorder: Recorder | None = None
         self._finder: StepFinder | None = None
-        self._thread = threading.get_ident()
+        self._home = self._thread = threading.get_ident()
         self._undo: list[Callable[[], None]] = []
-        self._undo_module_hook: Callable[[], None] | None = None
-        self._in_module = False
+        self._undo_steps: list[Callable[[], None]] = []  # hooks that are withdrawn as soon as all was seen
+        self._outermost: OutermostCalls | None = None
         self._ended = False
+        self._failed = False
+        self._events_seen = 0
 
     def arm(self, *, modules: bool = True, optimizers: bool = True) -> None:
         """Hook in as soon as torch is there."""
         self._want = (modules, optimizers)
         marks.listen(self)
-        os.register_at_fork(after_in_child=self._abandon)
+        _armed.add(self)
         self._undo.append(after_import("torch", self._guarded(self._torch_imported)))
 
     def disarm(self) -> None:
-        """Withdraw every hook; what was recorded stays."""
-        marks.listen(None)
+        """Withdraw every hook, whatever goes wrong in it; what was recorded stays."""
+        marks.stop_listening(self)
+        _armed.discard(self)
+        self._withdraw_steps()
         undo, self._undo = self._undo, []
         for one in undo:
-            one()
-        self._drop_module_hook()
+            self._try(one)
         if self._recorder is not None:
-            self._recorder.discard()
+            self._try(self._recorder.discard)
+
+    def _withdraw_steps(self) -> None:
+        undo, self._undo_steps = self._undo_steps, []
+        for one in undo:
+            self._try(one)
+        self._drop_module_hook()
 
     @property
     def foreign_process(self) -> bool:
@@ -98,6 +113,8 @@ class Session:
             return None
         if not self._ended:
             self._guarded(recorder.finish)()
+        self._events_seen = finder.events_seen
+        self._recorder = self._finder = None  # they hold all that was seen
         from boundby.capture.join import build_trace
 
         kinds: dict[str | None, StepKind] = {steps.TRAINING: "training", steps.INFERENCE: "inference"}
@@ -117,7 +134,7 @@ class Session:
     @property
     def events_seen(self) -> int:
         """How many step events there were (optimizer steps, outermost module calls, marks)."""
-        return self._finder.events_seen if self._finder is not None else 0
+        return self._finder.events_seen if self._finder is not None else self._events_seen
 
     # Marks made by hand.
 
@@ -140,103 +157,109 @@ class Session:
 
     def _mark(self, *, begin: bool) -> None:
         now = self.clock()
-        if self._ended or self._finder is None or threading.get_ident() != self._thread:
+        finder, recorder = self._finder, self._recorder
+        if finder is None or recorder is None or self._failed or not self._hears(steps.MARKED):
             return
-        finder = self._finder
+        if self._ended:
+            if not begin or not finder.outranked_by(steps.MARKED):
+                return
+            self._begin_again(recorder)
         self._guarded(lambda: finder.mark(begin=begin, now=now))()
         self._after_event()
 
     # Hooks.
 
     def _torch_imported(self) -> None:
-        from boundby.capture.inputs import bracket_dataloaders
         from boundby.capture.recorder import Recorder
 
         self.torch_seen = True
         self._recorder = Recorder(self.limits, probes=self.probes, clock=self.clock)
         self._finder = StepFinder(self._recorder, self._kind_found)
-        modules, optimizers = self._want
-        self._undo.append(bracket_dataloaders(self._input_begins, self._input_ends))
-        if optimizers:
+        self._hook_steps()
+        if self._want[0]:
+            from boundby.capture.outermost import OutermostCalls
+
+            self._outermost = OutermostCalls(self._module_called, self._hears_modules)
+
+    def _hook_steps(self) -> None:
+        from boundby.capture.inputs import bracket_dataloaders
+
+        self._undo_steps.append(bracket_dataloaders(self._input_begins, self._input_ends))
+        if self._want[1]:
             self._hook_optimizers()
-        if modules:
-            self._hook_modules()
 
     def _hook_optimizers(self) -> None:
         from torch.optim import optimizer as torch_optimizer
 
-        inside: list[int] = []  # optimizers in their step; one that wraps another steps once, not twice
+        inside: list[tuple[int, int]] = []  # optimizers in their step, and its frame; one that wraps another steps once
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-            if _compiling() or threading.get_ident() != self._thread:
-                return
-            leave(optimizer)  # its last step may have been left by an exception
-            inside.append(id(optimizer))
-            if self._recorder is not None:
-                self._recorder.in_optimizer = True
+            try:
+                if _compiling() or not self._hears(steps.TRAINING, adopt=False):
+                    return
+                # Steps that an exception ended were never told of.
+                running = _running_frames() if inside else ()
+                inside[:] = [one for one in inside if one[0] != id(optimizer) and one[1] in running]
+                inside.append((id(optimizer), id(sys._getframe(1))))
+                if self._recorder is not None:
+                    self._recorder.in_optimizer = True
+            except Exception as error:
+                self._fail(error)
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-            if _compiling() or threading.get_ident() != self._thread:
+            if _compiling() or not self._hears(steps.TRAINING):
                 return
             now = self.clock()
-            leave(optimizer)
+            known = [one for one, _ in inside]
+            if id(optimizer) in known:
+                del inside[known.index(id(optimizer)) :]
             if not inside:
                 if self._recorder is not None:
                     self._recorder.in_optimizer = False
                 self._event(steps.TRAINING, id(optimizer), now)
 
-        def leave(optimizer: Any) -> None:
-            if id(optimizer) in inside:
-                del inside[inside.index(id(optimizer)) :]
+        self._undo_steps.append(torch_optimizer.register_optimizer_step_pre_hook(before).remove)
+        self._undo_steps.append(torch_optimizer.register_optimizer_step_post_hook(after).remove)
 
-        self._undo.append(torch_optimizer.register_optimizer_step_pre_hook(before).remove)
-        self._undo.append(torch_optimizer.register_optimizer_step_post_hook(after).remove)
+    def _hears_modules(self) -> bool:
+        recorder = self._recorder
+        if recorder is None or recorder.in_input or recorder.in_optimizer or _compiling():
+            return False
+        return self._hears(steps.INFERENCE)
 
-    def _hook_modules(self) -> None:
-        """Hear of outermost module calls only: the hook takes itself away for as long as such a call lasts."""
-        import warnings
-
-        from torch.nn.modules import module as torch_module
-
-        hooks = torch_module._global_forward_pre_hooks
-        # Written where a compiled module is called under global hooks; ours never runs inside compiled code.
-        quiet = ("ignore", r"Using `torch\.compile\(module\)` when there are global hooks")
-        warnings.filterwarnings(quiet[0], message=quiet[1])  # type: ignore[arg-type]  # a literal it is
-        added = warnings.filters[0]
-
-        def called(module: Any, args: Any) -> Any:
-            if _compiling() or threading.get_ident() != self._thread or self._in_module:
-                return None
-            recorder = self._recorder
-            if recorder is None or recorder.in_input or recorder.in_optimizer:
-                return None
-            now = self.clock()
-            self._in_module = True
-            hooks.pop(key, None)
-            held = _HeldArgs(args)
-            held.on_release = returned
-            self._event(steps.INFERENCE, id(module), now)
-            return held
-
-        def returned() -> None:
-            self._in_module = False
-            if self._undo_module_hook is not None:
-                hooks[key] = called
-
-        handle = torch_module.register_module_forward_pre_hook(called)
-        key = handle.id
-
-        def undo() -> None:
-            hooks.pop(key, None)
-            if added in warnings.filters:
-                warnings.filters.remove(added)  # type: ignore[attr-defined]  # a list, whatever the stubs say
-
-        self._undo_module_hook = undo
+    def _module_called(self, module: Any) -> None:
+        self._event(steps.INFERENCE, id(module), self.clock())
 
     def _drop_module_hook(self) -> None:
-        undo, self._undo_module_hook = self._undo_module_hook, None
-        if undo is not None:
-            undo()
+        outermost, self._outermost = self._outermost, None
+        if outermost is not None:
+            self._try(outermost.remove)
+
+    def _hears(self, kind: str, *, adopt: bool = True) -> bool:
+        """Whether events of this thread count.
+
+        Those of the thread with the first event do; before anything is recorded, another one takes over by a stronger
+        kind of event, and the one that watching began in by an equal one too.
+        """
+        here = threading.get_ident()
+        if here == self._thread:
+            return True
+        finder, recorder = self._finder, self._recorder
+        if finder is None or recorder is None or self._ended:
+            return False
+        if finder.kind is not None and (
+            recorder.schedule.role is not Role.WARMUP
+            or not (finder.outranked_by(kind) or (here == self._home and kind == finder.kind))
+        ):
+            return False
+        if adopt:
+            while recorder.in_input:  # that was the other thread's
+                recorder.input_ends()
+            recorder.in_optimizer = False
+            if finder.kind is not None:
+                recorder.restart()
+            self._thread = here
+        return True
 
     def _kind_found(self, kind: str) -> None:
         if kind != steps.INFERENCE:
@@ -247,13 +270,18 @@ class Session:
         if finder is None or recorder is None:
             return
         if self._ended:
-            # Steps by a weaker sign were all seen before the first sign of training came: begin again.
-            if kind == finder.kind or kind == steps.INFERENCE:
+            if self._failed or not finder.outranked_by(kind):
                 return
-            self._ended = False
-            recorder.restart()
+            self._begin_again(recorder)
         self._guarded(lambda: finder.event(kind, ident, now))()
         self._after_event()
+
+    def _begin_again(self, recorder: Recorder) -> None:
+        """Steps by a weaker sign were all seen before the first stronger one came."""
+        self._ended = False
+        self._guarded(recorder.restart)()
+        if not self._undo_steps and not self._failed:
+            self._guarded(self._hook_steps)()
 
     def _after_event(self) -> None:
         recorder, finder = self._recorder, self._finder
@@ -261,8 +289,11 @@ class Session:
             return
         self._ended = True
         self._guarded(recorder.finish)()
+        # What is stronger may yet begin: optimizer steps after module calls, and marks, which cost nothing to hear of.
         if finder.kind == steps.INFERENCE:
-            self._drop_module_hook()  # the optimizer hooks stay: training may yet begin
+            self._drop_module_hook()
+        elif finder.kind == steps.TRAINING:
+            self._withdraw_steps()
         else:
             self.disarm()
         if self.stop:
@@ -270,11 +301,18 @@ class Session:
 
     def _input_begins(self) -> None:
         if self._recorder is not None and not self._ended and threading.get_ident() == self._thread:
-            self._recorder.input_begins()
+            try:
+                self._recorder.input_begins()
+            except Exception as error:
+                self._fail(error)
 
     def _input_ends(self) -> None:
         if self._recorder is not None and not self._ended and threading.get_ident() == self._thread:
-            self._recorder.input_ends()
+            try:
+                if self._recorder.in_input:  # not where watching began in the middle of it
+                    self._recorder.input_ends()
+            except Exception as error:
+                self._fail(error)
 
     def _guarded(self, act: Callable[[], None]) -> Callable[[], None]:
         """``act``, but an error in it ends the watching instead of the user's script."""
@@ -283,28 +321,43 @@ class Session:
             try:
                 act()
             except Exception as error:
-                self.findings.append(
-                    Finding(
-                        code="capture-failed",
-                        message=f"watching stopped early: {type(error).__name__}: {error}",
-                        advice="The script itself went on. Please report this with the script's torch version.",
-                    )
-                )
-                if os.environ.get("BOUNDBY_DEBUG"):
-                    import traceback
-
-                    traceback.print_exc(file=sys.__stderr__)
-                self._ended = True
-                self.disarm()
+                self._fail(error)
 
         return run
+
+    def _fail(self, error: Exception) -> None:
+        """Watching has met an error of its own: say so, and withdraw."""
+        self._ended = self._failed = True
+        self._note(error)
+        self.disarm()
+
+    def _try(self, act: Callable[[], None]) -> None:
+        """``act``, for tidying up: an error is told of, and keeps nothing else from being tidied up."""
+        try:
+            act()
+        except Exception as error:
+            self._failed = True
+            self._note(error)
+
+    def _note(self, error: Exception) -> None:
+        self.findings.append(
+            Finding(
+                code="capture-failed",
+                message=f"watching stopped early: {type(error).__name__}: {error}",
+                advice="The script itself went on. Please report this with the script's torch version.",
+            )
+        )
+        if os.environ.get("BOUNDBY_DEBUG"):
+            import traceback
+
+            traceback.print_exception(error, file=sys.__stderr__)
 
     def _abandon(self) -> None:
         """In a forked child: it is none of our business."""
         if not self.foreign_process:
             return
         self._ended = True
-        self._guarded(self.disarm)()
+        self.disarm()
 
 
 class _Input:
@@ -325,3 +378,13 @@ def _compiling() -> bool:
     import torch
 
     return torch.compiler.is_compiling()
+
+
+def _running_frames() -> set[int]:
+    """The identities of this thread's frames."""
+    frame: types.FrameType | None = sys._getframe(1)
+    found = set()
+    while frame is not None:
+        found.add(id(frame))
+        frame = frame.f_back
+    return found
