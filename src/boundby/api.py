@@ -46,7 +46,8 @@ def explain(
         The report, as ``boundby run`` makes it for a script.
 
     Raises:
-        BoundbyError: ``no-steps`` or ``one-step`` where too few steps ran, ``bad-steps`` for a count under 1.
+        BoundbyError: ``no-steps`` where too few steps ran, ``bad-steps`` for a count too small, ``not-callable`` for
+            what is no step, ``capture-failed`` where watching met an error of its own.
     """
     from boundby.bound.explain import explain_trace
     from boundby.capture.schedule import checked_limits
@@ -59,7 +60,7 @@ def explain(
             "Wrap the step in a function: boundby.explain(lambda: model(x)).",
             status=EXIT_USAGE,
         )
-    import torch
+    import torch  # noqa: F401  # loaded, so that what is to be watched is there before the first step
 
     session = Session(limits=checked_limits(warmup=warmup, timed=steps, watched=watch), probes=speed_probes)
     session.arm(modules=False)
@@ -72,13 +73,15 @@ def explain(
         session.disarm()
     trace = session.trace()
     if trace is None or not trace.step_s:
+        for finding in session.findings:
+            raise BoundbyError(finding.code, finding.message, finding.advice)
         raise BoundbyError(
             "no-steps", "too few steps ran to time one after warm-up", "Give more batches, or lower warmup."
         )
     if machine is None:
         from boundby.machine.ensure import ensure_machine
 
-        machine = ensure_machine(threads=torch.get_num_threads())
+        machine = ensure_machine(threads=trace.threads)
     return explain_trace(trace, machine)
 
 

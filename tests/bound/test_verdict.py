@@ -70,12 +70,14 @@ def test_a_verdict_keeps_to_its_thresholds(parts, reconciliation):
     )
     verdict = judged(division)
     ranked = sorted((one.value for one in shares(division.split).values()), reverse=True)
+    adds_up = reconciliation is None or reconciliation >= 0.5
     if verdict.bound == "unknown":
-        assert division.split.unexplained.value > 0.5
+        assert division.split.unexplained.value > 0.5 or not adds_up
     elif verdict.bound == "mixed":
         assert ranked[0] < 0.5
         assert ranked[0] < 0.4 or ranked[0] < 1.5 * ranked[1]
     else:
+        assert adds_up
         assert shares(division.split)[verdict.bound].value == ranked[0] >= 0.4
     if verdict.bound in ("mixed", "unknown") or reconciliation is None:
         assert verdict.confidence == "unsure"

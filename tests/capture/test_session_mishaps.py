@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import weakref
 
 import pytest
 import torch
@@ -102,14 +104,148 @@ def test_each_epoch_of_marked_batches_ends_the_watching_of_its_last_step(session
     assert set(left) == {(0, False)}
 
 
-def test_steps_of_other_threads_are_not_taken_for_the_scripts(session):
-    model, other = net(), net()
-    session.arm()
-    thread = threading.Thread(target=training, args=(other, torch.optim.SGD(other.parameters(), lr=0.1), 30))
+def in_thread(act, *args):
+    thread = threading.Thread(target=act, args=args)
     thread.start()
     thread.join()
-    assert session.events_seen == 0
+
+
+def test_steps_of_other_threads_are_not_taken_for_the_scripts(session):
+    model, other = net(), net()
+    sgd, others = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, other))
+    session.arm()
+    for _ in range(MANY):
+        training(model, sgd, 1)
+        in_thread(training, other, others, 1)
+    assert session.ended
+    assert session.trace().events_per_step == 1
+
+
+def test_a_script_that_trains_in_a_thread_of_its_own_is_heard(session):
+    model = net()
+    session.arm()
+    in_thread(training, model, torch.optim.SGD(model.parameters(), lr=0.1), MANY)
+    assert session.ended
+    assert session.trace().kind == "training"
+
+
+@pytest.mark.parametrize("first", [training, lambda model, sgd, steps: model(torch.randn(4, 8))])
+def test_a_few_steps_in_a_thread_do_not_hide_those_of_the_script(session, first):
+    model = net()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    session.arm()
+    in_thread(first, model, sgd, 1)
+    training(model, sgd, MANY)
+    assert session.ended
+    assert session.trace().kind == "training"
+
+
+def test_an_optimizer_that_failed_for_good_does_not_hide_the_others(session):
+    class Fails(torch.optim.SGD):
+        def step(self, closure=None):
+            raise ValueError("mine")
+
+    model = net()
+    session.arm()
+    with pytest.raises(ValueError, match="mine"):
+        Fails(model.parameters(), lr=0.1).step()
     training(model, torch.optim.SGD(model.parameters(), lr=0.1), MANY)
+    assert session.ended
+
+
+def test_exceptions_that_the_script_keeps_do_not_hide_the_calls_after_them(session):
+    model, kept = Fails(every=5), []
+    session.arm()
+    for _ in range(3 * MANY):
+        try:
+            model(torch.randn(4, 8))
+        except ValueError as error:
+            kept.append(error)
+    assert session.ended
+    assert session.events_seen > 10
+
+
+def test_a_pre_hook_that_replaces_the_input_makes_no_outermost_calls_of_the_inner_ones(session):
+    model = net()
+    model.register_forward_pre_hook(lambda module, args: (args[0].float(),))
+    session.arm()
+    for _ in range(MANY):
+        model(torch.randn(4, 8, dtype=torch.float64))
+    assert session.ended
+    assert session.trace().events_per_step == 1
+
+
+@pytest.mark.parametrize("kind", ["inference", "training"])
+def test_marks_take_over_after_all_steps_by_a_weaker_sign_were_seen(session, kind):
+    model, x = net(), torch.ones(8)
+    session.arm()
+    if kind == "training":
+        training(model, torch.optim.SGD(model.parameters(), lr=0.1), MANY)
+    for _ in range(MANY):
+        model(torch.randn(4, 8))
+    assert session.ended
+    for _ in boundby.step(range(MANY)):
+        x.add(1)
+    assert session.ended
+    trace = session.trace()
+    assert trace.kind == "callable"
+    assert {trace.sites[index].op for index in trace.ops.site} == {"aten.add.Tensor"}
+
+
+def test_an_inner_session_gives_the_marks_back(session):
+    session.arm()
+    inner = Session(limits=SMALL)
+    inner.arm()
+    inner.disarm()
+    x = torch.ones(8)
+    for _ in boundby.step(range(MANY)):
+        x.add(1)
+    assert session.ended
+
+
+def test_what_was_seen_does_not_outlive_its_session():
+    made = Session(limits=SMALL)
+    made.arm(modules=False)
+    for _ in boundby.step(range(MANY)):
+        torch.ones(3)
+    trace = made.trace()
+    alive = weakref.ref(made)
+    del made
+    gc.collect()
+    assert trace is not None
+    assert alive() is None
+
+
+def test_tidying_up_goes_on_after_an_error_in_it(session):
+    session.arm()
+
+    def broken():
+        raise RuntimeError("a bug of boundby's")
+
+    session._undo_steps.insert(0, broken)
+    session.disarm()
+    assert [finding.code for finding in session.findings] == ["capture-failed"]
+    assert not torch_optimizer._global_optimizer_post_hooks
+    assert marks._listener is None
+
+
+@pytest.mark.parametrize("outer", [True, False])
+def test_compiled_modules_are_compiled_once_and_whole(session, outer):
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    inner = torch.compile(net(), backend=backend, fullgraph=True)
+    model = inner if outer else nn.Sequential(inner, nn.Identity())
+    session.arm()
+    with torch.no_grad():
+        for _ in range(MANY):
+            model(torch.ones(4, 8))
+        assert session.ended
+        model(torch.ones(4, 8))
+    assert len(graphs) == 1
     assert session.trace().events_per_step == 1
 
 

@@ -16,6 +16,7 @@ from boundby.results.trace import AnchorReading
 # Which anchor tells how a kind of ceiling has moved.
 _ANCHOR = {"matmul": "matmul", "function": "cache", "overhead": "dispatch"}
 CACHE_BYTES = 1 << 20
+FASTEST_CHANGE = 2.5
 MEMORY_BYTES = 32 << 20
 
 
@@ -28,13 +29,6 @@ class Speed:
     memory: Interval
     dispatch: Interval
 
-    @property
-    def moved(self) -> float:
-        """By what factor the speed moved during the run, of the probe that moved most."""
-        return max(
-            band.high / band.low for band in (self.matmul, self.cache, self.memory, self.dispatch) if band.low > 0
-        )
-
     @staticmethod
     def unknown() -> Speed:
         """As fast as it was then, for all we know."""
@@ -43,7 +37,11 @@ class Speed:
 
 
 def measure_speed(machine: Machine, readings: Sequence[AnchorReading]) -> Speed:
-    """The speeds from the anchors' readings around the steps; ends are the middle half of the readings."""
+    """The speeds from the anchors' readings around the steps.
+
+    The quarter of fastest readings tells how fast the machine is where nothing holds it up, which is what ceilings are;
+    the median is the low end. A machine does not change its speed by more than 2.5: what lies beyond is other load.
+    """
     found: dict[str, Interval] = {}
     for name in ("matmul", "cache", "memory", "dispatch"):
         then = [one for one in machine.ceilings if one.kind == "anchor" and one.name == name]
@@ -51,9 +49,23 @@ def measure_speed(machine: Machine, readings: Sequence[AnchorReading]) -> Speed:
         if not then or not now:
             found[name] = interval(1.0)
             continue
-        slow, fast = now[(3 * (len(now) - 1)) // 4], now[(len(now) - 1) // 4]
-        found[name] = interval(then[0].value / median(now), then[0].value / slow, then[0].value / fast)
+        fast = _plausible(then[0].value / now[(len(now) - 1) // 4])
+        found[name] = interval(fast, min(fast, _plausible(then[0].value / median(now))))
     return Speed(**found)
+
+
+def speed_moved(readings: Sequence[AnchorReading]) -> float:
+    """By what factor the probes' times moved during the run, of the probe that moved most; 1 with too few readings."""
+    moved = [1.0]
+    for name in readings[0].seconds if readings else ():
+        now = sorted(one.seconds[name] for one in readings if one.seconds.get(name, 0) > 0)
+        if len(now) >= 2:
+            moved.append(now[(3 * (len(now) - 1)) // 4] / now[(len(now) - 1) // 4])
+    return max(moved)
+
+
+def _plausible(speed: float) -> float:
+    return min(max(speed, 1 / FASTEST_CHANGE), FASTEST_CHANGE)
 
 
 class Ceilings:

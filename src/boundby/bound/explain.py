@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boundby._version import __version__
-from boundby.bound.ceilings import Ceilings, Speed, measure_speed
+from boundby.bound.ceilings import Ceilings, measure_speed, speed_moved
 from boundby.bound.rows import line_rows, op_rows, total_counts
 from boundby.bound.split import Division, divide
 from boundby.bound.verdict import judge
@@ -51,17 +51,24 @@ def explain_trace(trace: Trace, machine: Machine, *, command: tuple[str, ...] = 
         page_faults=division.faults,
         lines=line_rows(trace, division),
         ops=op_rows(trace, division),
-        findings=(*trace.findings, *machine.findings, *_findings(trace, division, ceilings, speed)),
+        findings=(*trace.findings, *_of_the_machine(trace, machine), *_findings(trace, division, ceilings)),
     )
 
 
-def _findings(trace: Trace, division: Division, ceilings: Ceilings, speed: Speed) -> tuple[Finding, ...]:
+def _of_the_machine(trace: Trace, machine: Machine) -> tuple[Finding, ...]:
+    """What was found while measuring the machine, without dtypes that the step does not use."""
+    used = {site.cost.dtype for site in trace.sites}
+    return tuple(one for one in machine.findings if not one.code.startswith("dtype-") or one.message.split()[0] in used)
+
+
+def _findings(trace: Trace, division: Division, ceilings: Ceilings) -> tuple[Finding, ...]:
     found = []
-    if speed.moved > MOVED:
+    moved = speed_moved(trace.anchors)
+    if moved > MOVED:
         found.append(
             Finding(
                 code="machine-moved",
-                message=f"the machine's speed moved by {speed.moved:.2g}x during the run",
+                message=f"the machine's speed moved by {moved:.2g}x during the run",
                 advice="Other load or a busy host does this; ceilings are scaled to the speed at the time. Where every "
                 "core has a thread, one busy process holds up all: fewer threads (OMP_NUM_THREADS) are then steadier.",
             )

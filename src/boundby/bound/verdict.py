@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from boundby.bound.ceilings import Ceilings
+from boundby.bound.ceilings import Ceilings, speed_moved
 from boundby.bound.split import Division
 from boundby.results.counts import Counts
 from boundby.results.interval import Interval
 from boundby.results.report import Bound, Split, Verdict
 from boundby.results.trace import Trace
-from boundby.results.units import format_percent, format_rate, format_size, format_time
+from boundby.results.units import digits_for, format_percent, format_rate, format_size, format_time
 
 # A share that binds: over half of the step, or over two fifths and clearly ahead of the next.
 CLEAR, AHEAD, AHEAD_BY = 0.5, 0.4, 1.5
@@ -18,6 +18,8 @@ CLEAR, AHEAD, AHEAD_BY = 0.5, 0.4, 1.5
 TOO_MUCH_UNEXPLAINED = 0.5
 # A machine whose speed moved by more than this during the run was disturbed.
 DISTURBED = 1.5
+# Beyond this factor between watched and bare steps there is no verdict.
+FARTHEST_OFF = 2.0
 # Under this share, what would remain of the step is within the doubt of its measurement.
 NOTHING_LEFT = 0.05
 
@@ -47,7 +49,7 @@ def judge(trace: Trace, division: Division, counts: Counts, ceilings: Ceilings) 
     first, second = ranked[0], ranked[1]
     top, next_ = by_bound[first].value, by_bound[second].value
     bound: Bound
-    if division.split.unexplained.value > TOO_MUCH_UNEXPLAINED:
+    if division.split.unexplained.value > TOO_MUCH_UNEXPLAINED or _does_not_add_up(division):
         bound = "unknown"
     elif top >= CLEAR or (top >= AHEAD and top >= AHEAD_BY * next_):
         bound = first
@@ -56,10 +58,19 @@ def judge(trace: Trace, division: Division, counts: Counts, ceilings: Ceilings) 
     confidence = _confidence(by_bound, first, bound, division)
     return Verdict(
         bound=bound,
-        sentence=_sentence(trace, division, counts, bound, ranked, confidence, ceilings),
+        sentence=_sentence(trace, division, counts, bound, ranked, confidence, _is_disturbed(trace)),
         evidence=_evidence(trace, division, counts, ceilings),
         confidence=confidence,
     )
+
+
+def _does_not_add_up(division: Division) -> bool:
+    """Whether watched and bare steps are so unlike that a split of the one says nothing of the other."""
+    return division.reconciliation is not None and not 1 / FARTHEST_OFF <= division.reconciliation.value <= FARTHEST_OFF
+
+
+def _is_disturbed(trace: Trace) -> bool:
+    return speed_moved(trace.anchors) > DISTURBED or any(one.code == "preempted" for one in trace.findings)
 
 
 def _confidence(
@@ -81,10 +92,11 @@ def _sentence(
     bound: Bound,
     ranked: list[Bound],
     confidence: Literal["sure", "likely", "unsure"],
-    ceilings: Ceilings,
+    disturbed: bool,
 ) -> str:
     what = {"training": "training step", "inference": "inference step", "callable": "step"}[trace.kind]
-    time = format_time(division.time_s.median)
+    step = division.time_s
+    time = format_time(step.median, digits=digits_for(step.median, step.low, step.high))
     split = division.split
     by_bound = shares(split)
     if bound == "unknown":
@@ -95,10 +107,16 @@ def _sentence(
             )
         if division.times is None:
             return f"This {what} takes {time}; what binds it is unknown: its ops could not be timed."
+        if _does_not_add_up(division) and division.reconciliation is not None:
+            return (
+                f"This {what} takes {time}, and what binds it is unknown: watched step by step it came to "
+                f"{format_percent(division.reconciliation.value)} of that"
+                + (", as other load disturbed the run." if disturbed else ".")
+            )
         return (
             f"This {what} takes {time}, and what binds it is unknown: "
             f"{format_percent(split.unexplained.value)} of it is explained by no limit measured here"
-            + (", and other load disturbed the run." if ceilings.speed.moved > DISTURBED else ".")
+            + (", and other load disturbed the run." if disturbed else ".")
         )
     if bound == "mixed":
         a, b = ranked[0], ranked[1]
@@ -122,7 +140,7 @@ def _reason(bound: Bound, trace: Trace, division: Division, counts: Counts) -> s
     if bound == "overhead":
         largest = max(
             (parts.dispatch, f"goes to dispatching {counts.ops} ops"),
-            (parts.host, "is host code between ops, while nothing is computed"),
+            (parts.host, "is host code between ops"),
             (parts.allocation, "goes to page faults on freshly allocated memory"),
         )[1]
         return f"is overhead, most of which {largest}; {rest}"

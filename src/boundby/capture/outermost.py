@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, ItemsView
+from collections.abc import Callable
 from typing import Any
 
 from torch.nn.modules import module as torch_module
@@ -34,7 +34,7 @@ class _ForwardHooks(OrderedDict[int, Any]):
 
     failing: Callable[[int], None] | None = None
 
-    def items(self) -> ItemsView[int, Any]:
+    def items(self) -> Any:
         if self.failing is not None:
             self.failing(id(sys._getframe(1)))
         return super().items()

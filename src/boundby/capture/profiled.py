@@ -27,8 +27,8 @@ from boundby.capture.usage import NO_USAGE, StepUsage
 
 _autograd: Any = torch._C._autograd
 _profiler: Any = torch._C._profiler
-# Written by the profiler at each start and stop, whatever its log level.
-_CHATTER = b"USDT:"
+# Written by the profiler at each start and stop, and in a thread that is not the main one, whatever its log level.
+_CHATTER = (b"USDT:", b"ERROR: External init callback must run in same thread")
 _ALIASES = {"aten::_reshape_alias": "aten::view", "aten::_index_put_impl": "aten::index_put"}
 
 

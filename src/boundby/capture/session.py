@@ -191,7 +191,9 @@ class Session:
     def _hook_optimizers(self) -> None:
         from torch.optim import optimizer as torch_optimizer
 
-        inside: list[tuple[int, int]] = []  # optimizers in their step, and its frame; one that wraps another steps once
+        inside: list[
+            tuple[int, types.FrameType]
+        ] = []  # optimizers in their step, and its frame; one that wraps another steps once
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
             try:
@@ -199,8 +201,8 @@ class Session:
                     return
                 # Steps that an exception ended were never told of.
                 running = _running_frames() if inside else ()
-                inside[:] = [one for one in inside if one[0] != id(optimizer) and one[1] in running]
-                inside.append((id(optimizer), id(sys._getframe(1))))
+                inside[:] = [one for one in inside if one[0] != id(optimizer) and id(one[1]) in running]
+                inside.append((id(optimizer), sys._getframe(1)))
                 if self._recorder is not None:
                     self._recorder.in_optimizer = True
             except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -129,9 +130,25 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
         # The interpreter flushes stdout once more as it ends, which would complain about the same pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         status = EXIT_BROKEN_PIPE
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
+            raise
+        _drop_output()
+        _tell(
+            BoundbyError(
+                "output-unwritable",
+                f"standard output cannot be written: {error.strerror}",
+                "Make room there, or redirect the output elsewhere.",
+            )
+        )
+        status = EXIT_ERROR
     sys.exit(status)
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _invoke(arguments: list[str]) -> int:

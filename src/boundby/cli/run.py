@@ -6,10 +6,11 @@ import atexit
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -99,21 +100,20 @@ def run_command(
     with _output_apart(as_json) as results:
         outcome = _run(session, target)
     if session.foreign_process:
-        sys.exit(max(0, outcome.status))
+        _end(outcome.status)
     status = outcome.status
     try:
-        trace = session.trace()
-        _check_seen(session, trace, target, outcome)
-        assert trace is not None
-        if trace.threads != machine.description.threads:
-            machine = _machine(trace.threads)
-        from boundby.bound.explain import explain_trace
-
-        report = explain_trace(trace, machine, command=("boundby", *arguments))
-        if output is not None:
-            _save(report, output, force)
-        if as_json:
-            results.write(report.to_json() + "\n")
+        try:
+            report = _explained(session, target, outcome, machine, ("boundby", *arguments))
+            text = report.to_json() if as_json else None
+            if output is not None:
+                _save(report, output, force)
+        except (BoundbyError, BrokenPipeError):
+            raise
+        except Exception as error:
+            raise _internal_error(error) from error
+        if text is not None:
+            results.write(text + "\n")
             results.flush()
         else:
             print_report(
@@ -127,6 +127,10 @@ def run_command(
         errors.write(f"boundby: {error.message} [{error.code}]\n")
     finally:
         errors.flush()
+    _end(status)
+
+
+def _end(status: int) -> NoReturn:
     if status == -signal.SIGINT:
         _end_by_interrupt()
     sys.exit(status)
@@ -139,7 +143,29 @@ def _run(session: Session, target: Target) -> Outcome:
     try:
         return run_target(target)
     finally:
-        session.disarm()
+        session.disarm()  # never raises: what goes wrong in it becomes a finding
+
+
+def _explained(session: Session, target: Target, outcome: Outcome, machine: Any, command: tuple[str, ...]) -> Report:
+    from boundby.bound.explain import explain_trace
+
+    trace = session.trace()
+    _check_seen(session, trace, target, outcome)
+    assert trace is not None
+    if trace.threads != machine.description.threads:
+        machine = _machine(trace.threads)
+    return explain_trace(trace, machine, command=command)
+
+
+def _internal_error(error: Exception) -> BoundbyError:
+    """A fault of boundby's own as an error that is told in one line; its traceback only where one asks for it."""
+    if os.environ.get("BOUNDBY_DEBUG"):
+        traceback.print_exception(error, file=sys.__stderr__)
+    return BoundbyError(
+        "internal-error",
+        f"boundby failed to make a report: {type(error).__name__}: {error}",
+        "Please report this with the traceback that BOUNDBY_DEBUG=1 shows, and the script's torch version.",
+    )
 
 
 def _check_seen(session: Session, trace: Trace | None, target: Target, outcome: Outcome) -> None:
@@ -214,7 +240,7 @@ def _output_apart(as_json: bool) -> Iterator[IO[str]]:
             sys.stdout.flush()
 
 
-def _end_by_interrupt() -> None:
+def _end_by_interrupt() -> NoReturn:
     """End as ``python`` does after an uncaught KeyboardInterrupt: run exit handlers, then die by SIGINT."""
 
     def die() -> None:

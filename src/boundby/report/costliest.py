@@ -101,7 +101,10 @@ def _floor(floors: Floors, time_s: float, *, unicode: bool) -> Text:
         return Text("no floor known", style="dim")
     floor = f"its {floors.bound} floor of {format_time(floor_s, digits=2, unicode=unicode)}"
     ratio = time_s / floor_s
-    if ratio < _AT_FLOOR:
+    if floors.bound == "overhead" and ratio < 1 / _AT_FLOOR:
+        # The call from Python lies before an op's window, so the line's own time may be less than what its ops cost.
+        text = f"all of it the overhead of ops, {format_time(floor_s, digits=2, unicode=unicode)} with their calls"
+    elif ratio < _AT_FLOOR:
         text = f"faster than {floor}: above the measured limit"
     elif ratio < 1 / _AT_FLOOR:
         text = f"at {floor}"
