@@ -273,3 +273,18 @@ def test_a_mark_that_never_ended_is_left_out():
     finder.mark(begin=True, now=steps.now)
     finder.mark(begin=False, now=steps.now + 1_000_000)
     assert [step.end - step.begin for step in steps.steps] == [1_000_000]
+
+
+def test_one_stranger_after_a_long_time_makes_nothing_irregular():
+    finder, steps, _ = finder_of(Limits(warmup=1000))
+    play(finder, steps, TRAINING, [D] * 250 + [G] + [D] * 50)
+    assert not finder.irregular
+    assert finder.period == 1
+
+
+@pytest.mark.parametrize("length", [120, LONGEST])
+def test_a_cycle_of_many_modules_is_found(length):
+    finder, steps, _ = finder_of(Limits(warmup=3000))
+    play(finder, steps, INFERENCE, list(range(length)) * 3)
+    assert finder.period == length
+    assert not finder.irregular

@@ -116,3 +116,53 @@ def test_an_exception_in_the_iterable_passes(listener):
 def test_something_that_is_no_iterable_is_refused_as_python_does(listener):
     with pytest.raises(TypeError, match="not iterable"):
         list(boundby.step(3))  # type: ignore[call-overload]  # the mistake is the point
+
+
+def test_marked_batches_can_be_looped_over_again_and_have_a_length(listener):
+    data = [1, 2, 3]
+    batches = boundby.step(data)
+    assert len(batches) == 3
+    assert [list(batches) for _ in range(3)] == [data] * 3
+    assert listener.heard.count("end") == 9
+    assert batches.index(2) == 1
+    assert batches[0] == 1
+    assert 3 in batches
+    assert not hasattr(batches, "__next__")
+
+
+def test_what_the_iterable_lacks_the_marked_one_lacks(listener):
+    marked = boundby.step(iter([1]))
+    with pytest.raises(TypeError, match="len"):
+        len(marked)
+    with pytest.raises(AttributeError):
+        marked.sampler  # noqa: B018  # the asking is the test
+
+
+def test_a_marked_iterator_goes_on_from_call_to_call(listener):
+    marked = boundby.step(iter(range(4)))
+    assert next(marked) == 0
+    assert next(marked) == 1
+    assert list(marked) == [2, 3]
+    with pytest.raises(StopIteration):
+        next(marked)
+    assert listener.heard.count("end") == 4 - 1  # the step of the second item never came to the next
+
+
+def test_whoever_listened_before_hears_again(listener):
+    inner = Listener()
+    assert marks.listen(inner) is listener
+    with boundby.step():
+        pass
+    marks.stop_listening(inner)
+    with boundby.step():
+        pass
+    assert inner.heard == listener.heard == ["begin", "end"]
+
+
+def test_a_listener_that_stops_beneath_another_is_not_given_back(listener):
+    inner = Listener()
+    marks.listen(inner)
+    marks.stop_listening(listener)
+    assert marks._listener is inner
+    marks.stop_listening(inner)
+    assert marks._listener is None

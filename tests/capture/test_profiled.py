@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boundby.capture.lean import LeanWatcher
-from boundby.capture.profiled import ProfiledStep, call_name, match_calls, profile_once
+from boundby.capture.profiled import ProfiledStep, ProfilingWatcher, Span, call_name, match_calls, profile_once, wall_ns
 
 Call = tuple[str, int, int]  # name, begin, end
 
@@ -200,3 +201,37 @@ def test_a_real_step_is_matched_with_the_ops_that_a_dispatch_mode_saw():
     assert sum(matched.calls) + sum(matched.before) + matched.after == len(seen.names)
     # One more product is another step.
     assert match_calls(profile_once(lambda: (x @ x.t(), step())), ops, works) is None
+
+
+def test_a_profiler_of_the_users_own_takes_over_and_sees_its_own_calls():
+    x = torch.randn(4, 4)
+    names = dict(vars(torch.autograd.profiler))
+    watcher = ProfilingWatcher()
+    watcher.start()
+    begin = wall_ns()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        for _ in range(5):
+            x @ x
+    assert sum(event.count for event in profile.key_averages() if event.key == "aten::mm") == 5
+    assert watcher.stop([Span(begin=begin, end=wall_ns(), waits=[])]) == []
+    assert watcher.broken
+    assert dict(vars(torch.autograd.profiler)) == names
+
+
+def test_a_burst_that_somebody_else_ended_is_lost_without_an_error():
+    watcher = ProfilingWatcher()
+    watcher.start()
+    torch._C._autograd._disable_profiler()
+    assert watcher.stop([Span(begin=0, end=wall_ns(), waits=[])]) == []
+    assert watcher.broken
+
+
+def test_without_a_file_to_keep_them_in_the_profilers_lines_are_let_through(monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "memfd_create", full, raising=False)
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    assert profile_once(lambda: torch.ones(3) + 1).names
+    after = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    assert after == before

@@ -11,11 +11,14 @@ import pytest
 import torch
 from small_training import MANY, SMALL, net, training
 from torch import nn
+from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
 import boundby
 from boundby.capture import marks
+from boundby.capture.finder import StepFinder
 from boundby.capture.session import Session
+from boundby.results.errors import BoundbyError
 
 pytestmark = pytest.mark.usefixtures("nothing_stays")
 
@@ -229,6 +232,26 @@ def test_tidying_up_goes_on_after_an_error_in_it(session):
     assert marks._listener is None
 
 
+def test_a_global_hook_of_the_users_own_is_compiled_whole(session):
+    session.arm()
+    seen = []
+
+    def backend(graph, inputs):
+        seen.append(graph)
+        return graph.forward
+
+    handle = torch_module.register_module_forward_hook(lambda module, args, out: out + 1)
+    try:
+        compiled = torch.compile(nn.Identity(), backend=backend, fullgraph=True)
+        with torch.no_grad():
+            for _ in range(MANY):
+                assert compiled(torch.ones(2)).tolist() == [3, 3]  # torch runs it for the compiled module as well
+    finally:
+        handle.remove()
+    assert not torch_module._global_forward_hooks
+    assert len(seen) == 1
+
+
 @pytest.mark.parametrize("outer", [True, False])
 def test_compiled_modules_are_compiled_once_and_whole(session, outer):
     graphs = []
@@ -237,9 +260,9 @@ def test_compiled_modules_are_compiled_once_and_whole(session, outer):
         graphs.append(graph)
         return graph.forward
 
+    session.arm()
     inner = torch.compile(net(), backend=backend, fullgraph=True)
     model = inner if outer else nn.Sequential(inner, nn.Identity())
-    session.arm()
     with torch.no_grad():
         for _ in range(MANY):
             model(torch.ones(4, 8))
@@ -323,3 +346,13 @@ def test_probes_are_read_between_steps_and_closed():
     assert probes.threads == torch.get_num_threads()
     trace = session.trace()
     assert len(trace.anchors) == probes.reads >= 2
+
+
+def test_explain_says_that_watching_failed_rather_than_that_there_were_no_steps(monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("a bug of boundby's")
+
+    monkeypatch.setattr(StepFinder, "mark", broken)
+    with pytest.raises(BoundbyError, match="a bug of boundby's") as caught:
+        boundby.explain(lambda: torch.ones(3) + 1)
+    assert caught.value.code == "capture-failed"

@@ -97,7 +97,8 @@ def test_a_machine_file_is_recognised(machine_file: Path) -> None:
     done = show(str(machine_file))
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith(b"AMD EPYC 9R14\n")
-    assert b"97 GFLOP/s" in done.stdout or b"97.3 GFLOP/s" in done.stdout
+    assert b"GFLOP/s" in done.stdout
+    assert b"97.3" in done.stdout or b" 97 " in done.stdout
     assert json.loads(show("--json", str(machine_file)).stdout) == json.loads(machine_file.read_bytes())
 
 

@@ -196,3 +196,13 @@ def test_interrupt_reports_what_was_seen(interrupted: tuple[Outcome, dict[str, O
     shown = words(watched.stderr[:begin] + watched.stderr[watched.stderr.index("KeyboardInterrupt", begin) :])
     assert "step" in shown, "a report of the steps seen stands beside the traceback"
     assert file.exists()
+
+
+def test_a_closed_standard_error_loses_the_report_and_nothing_else(runner: Runner, tmp_path: Path) -> None:
+    script = tmp_path / "small.py"
+    script.write_text("import torch\nprint((torch.ones(2) * 2).sum().item())\nraise SystemExit(4)\n")
+    command = [sys.executable, "-m", "boundby", "run", str(script)]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *command], stdout=subprocess.PIPE, env=runner.environment(), check=False
+    )
+    assert (done.returncode, done.stdout) == (4, b"4.0\n")

@@ -6,7 +6,7 @@ Free of torch, and nearly free of cost while boundby is not watching.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, overload
@@ -110,15 +110,15 @@ class _MarkedIterator(_Marked[T]):
         self._turns: Iterator[T] | None = None
 
     def __iter__(self) -> Iterator[T]:
-        return self._fresh()
+        if isinstance(self._turns, Generator):
+            self._turns.close()  # drops the step that the last `next` began
+        self._turns = None
+        return super().__iter__()
 
     def __next__(self) -> T:
         if self._turns is None:
-            self._turns = self._fresh()
+            self._turns = super().__iter__()
         return next(self._turns)
-
-    def _fresh(self) -> Iterator[T]:
-        return super().__iter__()
 
 
 @overload

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.nn.modules import module as torch_module
 
 from boundby.capture.imports import after_import
@@ -29,15 +30,25 @@ class _CallToken:
 class _ForwardHooks(OrderedDict[int, Any]):
     """torch's global forward hooks; torch asks for its items where a module call ends by an exception.
 
-    Empty it counts as no hook, so that modules inside the call keep torch's short way.
+    Empty it counts as no hook, so that modules inside the call keep torch's short way. Compiled code is bound to its
+    type, so it takes the plain mapping's place once, right after torch was imported, and stays for good.
     """
 
     failing: Callable[[int], None] | None = None
 
     def items(self) -> Any:
-        if self.failing is not None:
+        if not torch.compiler.is_compiling() and self.failing is not None:
             self.failing(id(sys._getframe(1)))
         return super().items()
+
+
+def _told_forward_hooks() -> _ForwardHooks:
+    plain = torch_module._global_forward_hooks
+    if isinstance(plain, _ForwardHooks):
+        return plain
+    told = _ForwardHooks(plain)
+    vars(torch_module)["_global_forward_hooks"] = told
+    return told
 
 
 class OutermostCalls:
@@ -54,10 +65,8 @@ class OutermostCalls:
         self._token: _CallToken | None = None
         self._token_id: int | None = None
         self._frame_id: int | None = None
-        self._plain_hooks = torch_module._global_forward_hooks
-        self._hooks = _ForwardHooks(self._plain_hooks)
+        self._hooks = _told_forward_hooks()
         self._hooks.failing = self._failing
-        vars(torch_module)["_global_forward_hooks"] = self._hooks
         self._hook = self._called
         self._key = torch_module.register_module_forward_pre_hook(self._hook).id
         self._installed = True
@@ -68,10 +77,8 @@ class OutermostCalls:
         """Hear no more."""
         self._installed = False
         torch_module._global_forward_pre_hooks.pop(self._key, None)
-        self._hooks.failing = None
-        # Hooks that others registered meanwhile are known to their handles by the mapping that they are in.
-        if torch_module._global_forward_hooks is self._hooks and list(self._hooks) == list(self._plain_hooks):
-            vars(torch_module)["_global_forward_hooks"] = self._plain_hooks
+        if self._hooks.failing == self._failing:
+            self._hooks.failing = None
         self._forget_request()
         if self._filter in warnings.filters:
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]  # a list, whatever the stubs say

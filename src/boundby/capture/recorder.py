@@ -227,6 +227,8 @@ class Recorder:
         kept = self.kept
         known = [([call_name(op) for op in one.ops], one.works) for one in kept.attributed]
         steps = burst.close()
+        if burst.broken:  # the user profiles by themselves
+            self._use_profiler = False
         if self._use_profiler is None and steps:
             self._use_profiler = any(match_calls(step, *one) is not None for one in known for step in steps)
         kept.profiled += steps

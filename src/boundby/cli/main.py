@@ -133,7 +133,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         _drop_output()
         status = EXIT_BROKEN_PIPE
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
+        if error.errno != errno.ENOSPC:
             raise
         _drop_output()
         _tell(

@@ -14,7 +14,7 @@ def measuring_progress(*, at_most_s: int = 20) -> Iterator[Callable[[float, str]
     Args:
         at_most_s: how long measuring takes at most, seconds.
     """
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         said = False
 
         def say(share: float, what: str) -> None:

@@ -95,7 +95,7 @@ def run_command(
     from boundby.api import speed_probes
     from boundby.capture.session import Session
 
-    errors = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, errors="backslashreplace", closefd=True)
+    errors = _own_stderr()
     session = Session(limits=limits, stop=stop, probes=speed_probes)
     with _output_apart(as_json) as results:
         outcome = _run(session, target)
@@ -116,6 +116,8 @@ def run_command(
             results.write(text + "\n")
             results.flush()
         else:
+            if not own_script:
+                errors.write("\n")  # the script may have left a line of its own unfinished there
             print_report(
                 report,
                 stream=results if own_script else errors,
@@ -128,6 +130,16 @@ def run_command(
     finally:
         errors.flush()
     _end(status)
+
+
+def _own_stderr() -> IO[str]:
+    """Standard error as it is now, whatever the script will do to it; nowhere, where it is closed."""
+    try:
+        kept = os.dup(2)
+    except OSError:
+        return open(os.devnull, "w", encoding="utf-8")
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    return os.fdopen(kept, "w", encoding=encoding, errors="backslashreplace")
 
 
 def _end(status: int) -> NoReturn:
@@ -147,13 +159,24 @@ def _run(session: Session, target: Target) -> Outcome:
 
 
 def _explained(session: Session, target: Target, outcome: Outcome, machine: Any, command: tuple[str, ...]) -> Report:
+    from dataclasses import replace
+
     from boundby.bound.explain import explain_trace
+    from boundby.results.machine import Finding
 
     trace = session.trace()
     _check_seen(session, trace, target, outcome)
     assert trace is not None
     if trace.threads != machine.description.threads:
         machine = _machine(trace.threads)
+    if outcome.status != EXIT_DONE:
+        how = "an interrupt" if outcome.status == -signal.SIGINT else f"status {outcome.status}"
+        failed = Finding(
+            code="script-failed",
+            message=f"the script ended with {how}; this is what was seen before",
+            advice="Nothing in it tells of the failure.",
+        )
+        trace = replace(trace, findings=(failed, *trace.findings))
     return explain_trace(trace, machine, command=command)
 
 
