@@ -97,7 +97,6 @@ def test_a_plan_holds_exactly_what_was_asked(warmup, timed, watched, seconds):
     schedule = Schedule(Limits(warmup=warmup, timed=timed, watched=watched))
     roles = roles_of(schedule, seconds)
     assert schedule.role is Role.DONE
-    assert schedule.fraction == 1.0
     # With no warm-up the step's length is not known when the plan is made.
     known = seconds if warmup != 0 else 0.05
     assert roles.count(Role.TIMED) == (timed or default_timed(known))
@@ -154,7 +153,6 @@ def test_a_restart_is_a_fresh_start_with_the_same_limits():
     first = roles_of(schedule, 0.01)
     schedule.restart()
     assert schedule.role is Role.WARMUP
-    assert schedule.fraction == 0.0
     assert schedule.warm == []
     assert roles_of(schedule, 0.01) == first
 

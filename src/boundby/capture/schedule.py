@@ -71,11 +71,6 @@ class Schedule:
             self._make_plan(0.05)
             self.role = self._plan[0]
 
-    @property
-    def fraction(self) -> float:
-        """How much of the plan is done, 0 to 1."""
-        return self._at / len(self._plan) if self._plan else 0.0
-
     def restart(self) -> None:
         """Begin again: the natural step turned out to be another one."""
         self.__init__(self.limits)  # type: ignore[misc]  # a fresh start is what is meant

@@ -117,13 +117,6 @@ class PhaseTracker:
         return "forward"
 
 
-def phase_now(stepping: bool = False) -> Phase:
-    """The phase of the op now being dispatched; ``stepping`` says whether an optimizer is in its step."""
-    if _node_now() is not None:
-        return "backward"
-    return "optimizer" if stepping and not torch.is_grad_enabled() else "forward"
-
-
 class SiteFinder:
     """Finds the place of the op now being dispatched by walking the Python frames of this thread.
 
@@ -191,7 +184,7 @@ class SiteFinder:
         self.modules_seen[id(module)] = weakref.ref(module)
 
 
-def is_recomputing(create_graph: Callable[[], bool] | None = None) -> bool:
+def is_recomputing() -> bool:
     """Whether the op now being dispatched runs a forward again inside backward (checkpointing).
 
     True where gradients are enabled inside an autograd node, and Python code of torch's checkpoint or of the user

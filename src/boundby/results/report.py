@@ -81,8 +81,8 @@ class OverheadParts:
 class Verdict:
     """What binds, in one sentence, with the evidence and what the bound leaves on the table.
 
-    ``confidence`` is ``sure`` where the bound's low end is above every other share's high end, ``likely`` where only
-    its value is, ``unsure`` otherwise.
+    ``confidence`` is ``sure`` where the bound's low end is above the high end of every other bound, ``likely`` where
+    only its value is, ``unsure`` where watched and bare steps do not agree or nothing binds clearly.
     """
 
     bound: Bound
@@ -93,7 +93,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floors:
-    """The least time by each ceiling (seconds), summed over the calls of a line; ``bound`` is the largest."""
+    """The least time by each ceiling (seconds), summed over the calls of a line.
+
+    ``bound`` is the one that most of the line's time went to.
+    """
 
     overhead_s: float
     memory_s: float
