@@ -116,8 +116,6 @@ def run_command(
             results.write(text + "\n")
             results.flush()
         else:
-            if not own_script:
-                errors.write("\n")  # the script may have left a line of its own unfinished there
             print_report(
                 report,
                 stream=results if own_script else errors,
