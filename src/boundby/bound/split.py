@@ -180,7 +180,10 @@ def _op_times(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> OpTime
     # A view has nothing to do but be dispatched.
     dispatch = np.where(launches, np.minimum(window, overhead), window)
     rest = window - dispatch
+    # Attributed steps may fault more than those whose windows these are: where theirs are known, no more is charged.
     faults = np.frombuffer(ops.faults, dtype=np.uint32).astype(np.float64)
+    if trace.watched and faults.sum() > 0:
+        faults *= min(1.0, median(one.faults for one in trace.watched) / float(faults.sum()))
     allocation = np.minimum(rest, faults * (fault_s or 0.0))
     rest = rest - allocation
     done = np.minimum(rest, work_high)

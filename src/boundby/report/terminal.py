@@ -159,7 +159,7 @@ def _reconciliation(report: Report) -> str:
         return f"How much of the step the watched ops and the gaps between them explain is not known: {reason}."
     value, band = format_percent(known.value), format_percent_range(known.low, known.high)
     explained = value if value == band else f"{value} ({band})"
-    text = f"Watched ops and the gaps between them explain {explained} of the unwatched step's time"
+    text = f"Reconciliation: watched ops and the gaps between them explain {explained} of the unwatched step's time"
     if abs(known.value - 1) > _RECONCILED_WITHIN:
         return f"{text}; the shares may be off by as much as is missing from, or above, 100%."
     return f"{text}."
