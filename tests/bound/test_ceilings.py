@@ -202,7 +202,7 @@ def test_the_speed_is_then_over_now_with_the_middle_half_as_band():
     machine = Machine(description=description(), ceilings=(anchor("matmul", 1e-3), function("exp", 1e-9)))
     readings = [reading(matmul=seconds) for seconds in (1e-3, 2e-3, 2e-3, 2e-3, 8e-3)]
     speed = measure_speed(machine, readings)
-    assert speed.matmul == interval(0.5)
+    assert speed.matmul == interval(0.5**0.5, 0.5, 1.0)  # half of the change is believed, the band holds both ends
     assert speed.cache == interval(1.0)  # no such anchor was measured
 
 

@@ -19,7 +19,9 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 WORK = ("memory", "matmul", "pointwise")
 PAGE_BYTES = 4096
 # Gaps are known to this share of the step; what a bare step has beyond them is not host code.
-GAP_SLACK = 0.05
+GAP_SLACK = 0.15
+# An op whose work is less than this share of its overhead is nothing but overhead, in caches colder than the probes'.
+NO_WORK = 0.25
 # Waits that fewer steps than this have are mishaps (a new epoch's workers), not the way of the script.
 RARE = 0.1
 
@@ -188,7 +190,9 @@ def _op_times(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> OpTime
     rest = rest - allocation
     done = np.minimum(rest, work_high)
     rest = rest - done
-    slow_dispatch = np.minimum(rest, np.maximum(overhead_high - overhead, 0.0))
+    work_value = np.array([one.work.value for one in floors])[floor_of]
+    slack = np.where(work_value < NO_WORK * overhead, np.maximum(overhead_high, 2 * overhead), overhead_high) - overhead
+    slow_dispatch = np.minimum(rest, np.maximum(slack, 0.0))
     binding = np.array([one.binding for one in floors])[floor_of]
     return OpTimes(
         window=window,
