@@ -172,7 +172,8 @@ def test_windows_longer_than_the_step_are_scaled_down_to_it():
     division = divide(made, CEILINGS, FAULT_S)
     assert division.scale == pytest.approx(1 / 2e-3)
     assert division.reconciliation.value == pytest.approx(2.0)
-    assert division.split.overhead.value == pytest.approx(0.5)
+    # An op without work is overhead up to twice what it takes in warm caches.
+    assert division.split.overhead.value == pytest.approx(1.0, abs=1e-3)
     assert_whole(division)
 
 
@@ -187,9 +188,9 @@ def test_time_of_the_bare_step_that_no_watched_step_had_is_unexplained():
     division = divide(made, CEILINGS, FAULT_S)
     assert division.reconciliation.value == pytest.approx(0.25)
     assert division.parts.dispatch == pytest.approx(0.25)
-    # Gaps are known to a twentieth of the step; no watched step showed where the rest of those 3 ms goes.
-    assert division.parts.host == pytest.approx(0.05)
-    assert division.split.unexplained.value == pytest.approx(0.70)
+    # Gaps are known to 15% of the step; no watched step showed where the rest of those 3 ms goes.
+    assert division.parts.host == pytest.approx(0.15)
+    assert division.split.unexplained.value == pytest.approx(0.60)
     assert division.split.unexplained.high == pytest.approx(1.0)
     # It may all be overhead, or none of what was taken for host code.
     assert division.split.overhead.low == pytest.approx(0.0)
@@ -197,7 +198,7 @@ def test_time_of_the_bare_step_that_no_watched_step_had_is_unexplained():
     assert_whole(division)
 
 
-@pytest.mark.parametrize(("gap_ms", "host"), [(3.0, 0.75), (2.9, 0.75), (1.8, 0.5), (0.0, 0.05), (9.0, 0.75)])
+@pytest.mark.parametrize(("gap_ms", "host"), [(3.0, 0.75), (2.5, 0.75), (1.4, 0.5), (0.0, 0.15), (9.0, 0.75)])
 def test_host_code_is_what_gaps_of_watched_steps_confirm(gap_ms, host):
     """1 ms of windows in a step of 4: gaps confirm what they are long, and 5% of the step beyond."""
     made = trace(
@@ -218,8 +219,8 @@ def test_gaps_spent_on_preparing_input_confirm_no_host_code():
     made = trace(step_s=[4e-3], sites=[site(TINY)], windows=[1e-6], gaps=[1e-3], host_input_s=1e-3)
     division = divide(made, CEILINGS, FAULT_S)
     assert division.split.input.value == pytest.approx(0.25)
-    assert division.parts.host == pytest.approx(0.05)
-    assert division.split.unexplained.value == pytest.approx(0.70, abs=1e-3)
+    assert division.parts.host == pytest.approx(0.15)
+    assert division.split.unexplained.value == pytest.approx(0.60, abs=1e-3)
 
 
 def test_gaps_that_could_not_be_seen_leave_all_that_is_neither_op_nor_input_to_host_code():
@@ -339,7 +340,7 @@ def test_page_faults_of_the_bare_step_beyond_the_watched_ones_are_allocation_and
     # Their cost must be known.
     unknown = divide(made, CEILINGS, None)
     assert unknown.parts.allocation == 0.0
-    assert unknown.parts.host == pytest.approx(0.75)
+    assert unknown.parts.host == pytest.approx(0.85)
 
 
 def test_page_faults_of_the_bare_step_take_no_more_than_there_is_beside_the_windows():
