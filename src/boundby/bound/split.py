@@ -188,6 +188,11 @@ def _op_times(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> OpTime
         faults *= min(1.0, median(one.faults for one in trace.watched) / float(faults.sum()))
     allocation = np.minimum(rest, faults * (fault_s or 0.0))
     rest = rest - allocation
+    if trace.step_faults and allocation.sum() > median(trace.step_faults) * (fault_s or 0.0):
+        # Faults that only watched steps had are no part of the bare one.
+        kept = median(trace.step_faults) * (fault_s or 0.0) / float(allocation.sum())
+        window = window - (1.0 - kept) * allocation
+        allocation = kept * allocation
     done = np.minimum(rest, work_high)
     rest = rest - done
     work_value = np.array([one.work.value for one in floors])[floor_of]

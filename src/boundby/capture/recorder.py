@@ -19,8 +19,8 @@ from boundby.capture.usage import StepUsage, usage_now
 from boundby.capture.watches import AttributedWatch, LeanWatch, ProfiledWatch, Watch
 from boundby.results.trace import AnchorReading
 
-# A step of more ops than this would make the profiler keep gigabytes; the lean watcher keeps 24 bytes an op.
-PROFILED_OPS = 50_000
+# A burst of longer steps would make the profiler keep hundreds of megabytes; the lean watcher keeps 24 bytes an op.
+PROFILED_OPS = 5_000
 
 
 class Probes(Protocol):
