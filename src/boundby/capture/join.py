@@ -94,7 +94,7 @@ def build_trace(
     timed = list(range(len(kept.timed_s)))
     host_input_s = 0.0
     watched: tuple[WatchedStep, ...] = ()
-    preempted = 0
+    preempted = undisturbed = 0
     shifted: Finding | None = None
     if chosen is not None and chosen.attributed:
         if len(classes) > 1:
@@ -106,16 +106,18 @@ def build_trace(
         device = chosen.attributed[-1].device
         sites = tuple(_site(key) for key in recorder.site_keys)
         beside = _bare_by_turn(kept, timed)
-        watched = tuple(beside.seen(one.total, one.usage.faults, one.turn) for one in _calm(chosen.times))
+        calm = _calm(chosen.times)
+        watched = tuple(beside.seen(one.total, one.usage.faults, one.turn) for one in calm)
         watched = watched or _varied(kept, recorder.watch_cost, beside)
-        ops = _step_ops(chosen.attributed, [one.scaled(beside.factor(one.turn)) for one in _calm(chosen.times)])
+        ops = _step_ops(chosen.attributed, [one.scaled(beside.factor(one.turn)) for one in calm])
+        undisturbed = len(timed)
         timed, shifted = _before_watching(kept, timed)
         host_input_s = _host_input(ops, sites, kind)
     if preempted:
         found.append(
             Finding(
                 code="preempted",
-                message=f"{preempted} of {preempted + len(timed)} timed steps were interrupted by other processes "
+                message=f"{preempted} of {preempted + undisturbed} timed steps were interrupted by other processes "
                 "and are left out",
                 advice="Close other programs, or give the script a core of its own, to see steadier times.",
             )
