@@ -172,9 +172,13 @@ def trace(
     )
 
 
-def watched(total_s: float, beside_s: float, *, faults: int = 0, beside_faults: int = 0) -> WatchedStep:
+def watched(
+    total_s: float, beside_s: float, *, faults: int = 0, beside_faults: int = 0, watching_s: float = 0.0
+) -> WatchedStep:
     """A watched step whose windows and gaps sum to ``total_s`` beside bare ones of ``beside_s`` (seconds)."""
-    return WatchedStep(total_s=total_s, faults=faults, beside_s=beside_s, beside_faults=beside_faults)
+    return WatchedStep(
+        total_s=total_s, faults=faults, beside_s=beside_s, beside_faults=beside_faults, watching_s=watching_s
+    )
 
 
 def reading(**seconds: float) -> AnchorReading:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from made_up import VIEW, matmul_cost, pointwise_cost, round_machine, site, trace, traces
 
 from boundby.bound.explain import explain_trace
-from boundby.bound.split import _step_time
+from boundby.bound.split import MOST_STRETCH, _step_time
 from boundby.results.counts import OpCost
 
 MACHINE = round_machine()
@@ -30,13 +30,15 @@ def test_rows_hold_every_window_once(made):
         assert sum(row.time_s for row in rows) == pytest.approx(windows, abs=1e-12)
         assert sum(row.calls for row in rows) == len(made.ops.site)
         assert [row.time_s for row in rows] == sorted((row.time_s for row in rows), reverse=True)
-    # The shares of all rows are what ops' windows are of the step, or of windows and input where those are longer.
+    # The shares of all rows are what ops' windows are of the step, or of windows and input where those are longer; or a
+    # little more, where the bare step took a little longer than all that was seen.
     time_s, waited, _ = _step_time(made)
     inputs = waited + made.host_input_s
     inside = windows / max(windows + inputs, time_s.median)
     for rows in (report.ops, report.lines):
-        assert sum(row.share for row in rows) == pytest.approx(inside, abs=1e-9)
-    assert inside <= 1.0 - report.split.input.value - report.overhead_parts.host + 1e-9
+        shares = sum(row.share for row in rows)
+        assert inside - 1e-9 <= shares <= (1 + MOST_STRETCH) * inside + 1e-9
+        assert shares <= 1.0 - report.split.input.value - report.overhead_parts.host + 1e-9
 
 
 @given(traces())

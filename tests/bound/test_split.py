@@ -187,20 +187,22 @@ def test_time_of_the_bare_step_that_no_watched_step_had_is_unexplained():
     )
     division = divide(made, CEILINGS, FAULT_S)
     assert division.reconciliation.value == pytest.approx(0.25)
-    assert division.parts.dispatch == pytest.approx(0.25)
-    # Gaps are known to 15% of the step; no watched step showed where the rest of those 3 ms goes.
-    assert division.parts.host == pytest.approx(0.15)
-    assert division.split.unexplained.value == pytest.approx(0.60)
+    # A step may well take 1.3 times what was seen of it; no watched one showed where the rest of those 3 ms goes.
+    assert division.parts.dispatch == pytest.approx(0.25 * 1.3)
+    assert division.parts.host == pytest.approx(0.0)
+    assert division.split.unexplained.value == pytest.approx(0.75 - 0.25 * 0.3)
     assert division.split.unexplained.high == pytest.approx(1.0)
-    # It may all be overhead, or none of what was taken for host code.
+    # It may all be overhead, or none of it.
     assert division.split.overhead.low == pytest.approx(0.0)
     assert division.split.overhead.high == pytest.approx(1.0)
     assert_whole(division)
 
 
-@pytest.mark.parametrize(("gap_ms", "host"), [(3.0, 0.75), (2.5, 0.75), (1.4, 0.5), (0.0, 0.15), (9.0, 0.75)])
-def test_host_code_is_what_gaps_of_watched_steps_confirm(gap_ms, host):
-    """1 ms of windows in a step of 4: gaps confirm what they are long, and 5% of the step beyond."""
+@pytest.mark.parametrize(
+    ("gap_ms", "host_ms"), [(3.0, 3.0), (2.5, 2.5 * 4.0 / 3.5), (1.4, 1.4 * 3.0 / 2.4), (0.0, 0.0), (9.0, 3.0)]
+)
+def test_host_code_is_what_gaps_of_watched_steps_confirm(gap_ms, host_ms):
+    """1 ms of windows in a step of 4: gaps confirm what they are long, and both may be longer by 15% of the step."""
     made = trace(
         step_s=[4e-3],
         sites=[site(TINY)],
@@ -210,17 +212,52 @@ def test_host_code_is_what_gaps_of_watched_steps_confirm(gap_ms, host):
         tail_s=gap_ms * 0.25e-3,
     )
     division = divide(made, CEILINGS, FAULT_S)
-    assert division.parts.host == pytest.approx(host)
-    assert division.split.unexplained.value == pytest.approx(0.75 - host, abs=1e-9)
+    more = min(0.6, 0.3 * (1 + gap_ms), max(0.0, 3 - gap_ms))
+    assert division.parts.host == pytest.approx(host_ms / 4)
+    assert division.parts.dispatch == pytest.approx((1 + more - max(0.0, host_ms - min(gap_ms, 3))) / 4)
+    assert division.split.unexplained.value == pytest.approx((3 - min(3, gap_ms) - more) / 4, abs=1e-9)
     assert_whole(division)
+
+
+def test_a_step_a_little_longer_than_what_was_seen_took_longer_all_over():
+    """Four parts of memory to one of gaps, in a step 10% longer: shares stay as they were seen."""
+    stream = 8 * (1 << 20) / 10e9
+    made = trace(
+        step_s=[1.1 * 1.25 * stream],
+        sites=[site(STREAM)],
+        windows=[stream],
+        gaps=[0.25 * stream],
+        distances=[1e9],
+    )
+    division = divide(made, CEILINGS, FAULT_S)
+    assert division.split.memory.value == pytest.approx(0.8, rel=0.01)
+    assert division.split.overhead.value == pytest.approx(0.2, rel=0.01)
+    assert_whole(division)
+
+
+def test_the_more_was_taken_off_for_watching_the_less_well_watched_steps_are_comparable():
+    def host(watching_s: float) -> float:
+        made = trace(
+            step_s=[4e-3],
+            watched=(watched(3.1e-3, 4e-3, watching_s=watching_s),),
+            sites=[site(TINY)],
+            site_of=[0] * 1000,
+            windows=[1e-6] * 1000,
+            gaps=[2.1e-6] * 1000,
+        )
+        return divide(made, CEILINGS, FAULT_S).split.unexplained.value
+
+    assert host(0.0) == pytest.approx((0.9 - 0.6) / 4)
+    assert host(3.2e-3) == pytest.approx((0.9 - 0.8) / 4)
+    assert host(8e-3) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_gaps_spent_on_preparing_input_confirm_no_host_code():
     made = trace(step_s=[4e-3], sites=[site(TINY)], windows=[1e-6], gaps=[1e-3], host_input_s=1e-3)
     division = divide(made, CEILINGS, FAULT_S)
     assert division.split.input.value == pytest.approx(0.25)
-    assert division.parts.host == pytest.approx(0.15)
-    assert division.split.unexplained.value == pytest.approx(0.60, abs=1e-3)
+    assert division.parts.host == pytest.approx(0.0)
+    assert division.split.unexplained.value == pytest.approx(0.75, abs=1e-3)
 
 
 def test_gaps_that_could_not_be_seen_leave_all_that_is_neither_op_nor_input_to_host_code():
@@ -340,7 +377,7 @@ def test_page_faults_of_the_bare_step_beyond_the_watched_ones_are_allocation_and
     # Their cost must be known.
     unknown = divide(made, CEILINGS, None)
     assert unknown.parts.allocation == 0.0
-    assert unknown.parts.host == pytest.approx(0.85)
+    assert unknown.parts.host == pytest.approx(0.85, abs=1e-3)
 
 
 def test_page_faults_of_the_bare_step_take_no_more_than_there_is_beside_the_windows():

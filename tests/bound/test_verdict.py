@@ -101,7 +101,7 @@ def test_the_sentence_names_the_step_its_bound_its_share_and_its_time():
 
 
 def test_an_unknown_bound_says_why():
-    slow = trace(step_s=[1.0], sites=[site(matmul_cost(64, 64, 64))], windows=[0.99])
+    slow = trace(step_s=[1.0], sites=[site(matmul_cost(64, 64, 64))], windows=[0.99], gaps=[0.01])
     verdict = explain_trace(slow, MACHINE).verdict
     assert verdict.bound == "unknown"
     assert "99% of it is explained by no limit measured here" in verdict.sentence

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boundby.capture.attribute import AttributedStep
-from boundby.capture.calibrate import WatchCost
+from boundby.capture.calibrate import NO_COST, WatchCost
 from boundby.capture.join import _Bare, build_trace
 from boundby.capture.lean import LeanStep
 from boundby.capture.profiled import ProfiledStep
@@ -21,7 +21,6 @@ from boundby.capture.usage import NO_USAGE, StepUsage
 from boundby.results.counts import OpCost
 
 US = 1000
-NO_COST = WatchCost(hot_call_s=None, mixed_call_s=None, mixed_names=1, per_op_s=None)
 
 
 def attributed(ops: list[str], sites: list[int] | None = None, window_us: int = 7) -> AttributedStep:
@@ -330,7 +329,9 @@ def test_varied_steps_under_the_profiler_lose_their_waits_and_the_cost_of_their_
     calls = [("aten::x", 10, 20), ("aten::y", 30, 40), ("aten::x", 50, 60)]
     step = dataclasses.replace(profiled(*calls, end=100, usage=StepUsage(faults=3), turn=1), waits=[(62 * US, 72 * US)])
     kept = Recorded(timed_s=[90e-6], turns=[1], profiled=[step], attributed=[attributed(["aten::z"])])
-    cost = WatchCost(hot_call_s=1e-6, mixed_call_s=2e-6, mixed_names=3, per_op_s=None)
+    cost = WatchCost(
+        hot_call_s=1e-6, hot_nested_s=1e-6, mixed_call_s=2e-6, mixed_nested=0.0, mixed_names=3, per_op_s=None
+    )
     (seen,) = joined(kept, cost=cost).watched
     # Two names are half as many as three and then some: 2 us a call.
     assert seen.total_s == pytest.approx(100e-6 - 10e-6 - 3 * 2e-6)
@@ -343,13 +344,16 @@ def test_profiled_steps_lose_half_a_calls_cost_on_either_side_and_all_of_a_neste
         ("aten::composite", 10, 60), ("aten::a", 20, 50), ("aten::inner", 30, 40), ("aten::b", 70, 90), end=100
     )
     kept = Recorded(timed_s=[1.0], profiled=[step], attributed=[attributed(ops)])
-    cost = WatchCost(hot_call_s=1e-6, mixed_call_s=1e-6, mixed_names=9, per_op_s=None)
+    cost = WatchCost(
+        hot_call_s=2e-6, hot_nested_s=1e-6, mixed_call_s=1e-6, mixed_nested=1.0, mixed_names=9, per_op_s=None
+    )
     trace = joined(kept, cost=cost)
-    # a: half of its own call and the inner one; before it half of its own and the composite.
-    assert list(trace.ops.window_s) == pytest.approx([28.5e-6, 19.5e-6])
-    assert list(trace.ops.gap_s) == pytest.approx([18.5e-6, 19.5e-6])
+    # a: half of its own call and the inner one; before it half of its own and the composite, which is outermost.
+    assert list(trace.ops.window_s) == pytest.approx([28.5e-6, 19e-6])
+    assert list(trace.ops.gap_s) == pytest.approx([17.5e-6, 19e-6])
     assert trace.ops.tail_s == pytest.approx(10e-6)
-    assert trace.watched[0].total_s == pytest.approx(100e-6 - 4 * 1e-6)
+    assert trace.watched[0].total_s == pytest.approx(100e-6 - 6 * 1e-6)
+    assert trace.watched[0].watching_s == pytest.approx(6e-6)
 
 
 # Allocation that shifts once steps are watched.

@@ -18,8 +18,12 @@ from boundby.results.trace import Trace
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 WORK = ("memory", "matmul", "pointwise")
 PAGE_BYTES = 4096
-# Gaps are known to this share of the step; what a bare step has beyond them is not host code.
-GAP_SLACK = 0.15
+# Watched steps are comparable with bare ones to this share of the step, and to this share of what the watching took:
+# so much that a bare step has beyond them is more of the same, within a share of what was seen; what lies beyond that
+# is nobody knows what.
+STEP_SLACK = 0.15
+WATCHING_SLACK = 0.25
+MOST_STRETCH = 0.3
 # An op whose work is less than this share of its overhead is nothing but overhead, in caches colder than the probes'.
 NO_WORK = 0.25
 # Waits that fewer steps than this have are mishaps (a new epoch's workers), not the way of the script.
@@ -67,7 +71,8 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
 
     An op's window is its overhead floor, the page faults inside it, and work. Work up to the upper band of the op's
     largest floor goes to that floor's share; what lies beyond is unexplained. What of the bare step is neither op nor
-    input is host overhead. Where windows and input alone add up to more than the bare step, they are scaled down.
+    input is host overhead, as far as watched steps had gaps for it; a little more stretches all that was seen. Where
+    windows and input alone add up to more than the bare step, they are scaled down.
     """
     time_s, waited, bursty = _step_time(trace)
     total = time_s.median
@@ -94,27 +99,31 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     times = _with_missing_faults(_op_times(trace, ceilings, fault_s), trace, fault_s)
     inputs = waited + trace.host_input_s
     windows = float(times.window.sum())
-    # What is neither op nor input is host code, as far as gaps of that length were seen while watching: a step that
-    # other processes held up has more, and nobody knows where.
+    # What is neither op nor input is host code, as far as watched steps had gaps between ops. A bare step that takes a
+    # little longer than all of that took longer all over; what a held up one has beyond, nobody knows where.
     outside = _faults_outside(trace, fault_s)
     between = max(0.0, total - windows - inputs)
-    host = float(min(between, _seen_gaps(trace) + outside + GAP_SLACK * total))
-    lost = between - host
+    host = min(between, _seen_gaps(trace) + outside)
+    more = min(between - host, _slack(trace, total), MOST_STRETCH * (windows + host))
+    lost = between - host - more
+    stretch = 1.0 + more / (windows + host) if more > 0 else 1.0
+    host *= stretch
     outside = min(host, outside)
     host -= outside
     # Of an op called from Python, the call itself and autograd's part come before its window.
     called = min(host, float(times.called.sum()))
     host -= called
-    scale = 1.0 / max(windows + inputs, total)
+    whole = max(windows + inputs, total)
+    scale = stretch / whole
     reconciliation = _reconciliation(trace, waited / total, fault_s)
     doubt = 0.0 if reconciliation is None else abs(reconciliation.value - 1.0)
 
     work = {name: float(times.work[name].sum()) for name in WORK}
-    dispatch, allocation = float(times.dispatch.sum()) + called, float(times.allocation.sum()) + outside
+    dispatch = float(times.dispatch.sum()) * scale + called / whole
+    allocation = float(times.allocation.sum()) * scale + outside / whole
+    host, called, lost, inputs = (seconds / whole for seconds in (host, called, lost, inputs))
     bands = _bands(times)
-    overhead = (dispatch + allocation + host) * scale
     values = {name: work[name] * scale for name in WORK}
-    unexplained = (float(times.unexplained.sum()) + lost) * scale
 
     def share(name: str) -> Interval:
         low, high = bands[name]
@@ -122,17 +131,19 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
 
     split = Split(
         overhead=_clipped(
-            overhead,
-            (bands["dispatch"][0] + called + host) * scale - doubt,
-            (bands["dispatch"][1] + called + allocation + host) * scale + doubt,
+            dispatch + allocation + host,
+            bands["dispatch"][0] * scale + called + host - doubt,
+            bands["dispatch"][1] * scale + called + allocation + host + doubt,
         ),
         memory=share("memory"),
         matmul=share("matmul"),
         pointwise=share("pointwise"),
-        input=_clipped(inputs * scale, inputs * scale, inputs * scale + (doubt if inputs else 0.0)),
-        unexplained=_clipped(unexplained, 0.0, (bands["unexplained"][1] + lost) * scale + doubt),
+        input=_clipped(inputs, inputs, inputs + (doubt if inputs else 0.0)),
+        unexplained=_clipped(
+            float(times.unexplained.sum()) * scale + lost, 0.0, bands["unexplained"][1] * scale + lost + doubt
+        ),
     )
-    parts = OverheadParts(dispatch=dispatch * scale, host=host * scale, allocation=allocation * scale)
+    parts = OverheadParts(dispatch=dispatch, host=host, allocation=allocation)
     return Division(
         time_s=time_s,
         split=split,
@@ -227,6 +238,12 @@ def _with_missing_faults(times: OpTimes, trace: Trace, fault_s: float | None) ->
         return times
     moved = possible * min(1.0, missing / float(possible.sum()))
     return replace(times, allocation=times.allocation + moved, unexplained=times.unexplained - moved)
+
+
+def _slack(trace: Trace, total: float) -> float:
+    """Seconds by which a watched step may come out short of a bare one that did the same."""
+    watching = median(one.watching_s for one in trace.watched) if trace.watched else 0.0
+    return max(STEP_SLACK * total, WATCHING_SLACK * watching)
 
 
 def _seen_gaps(trace: Trace) -> float:

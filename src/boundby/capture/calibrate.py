@@ -10,9 +10,10 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.nn import functional as F
@@ -24,27 +25,52 @@ from boundby.capture.profiled import ProfiledStep, ProfilingWatcher, can_profile
 TURNS = 4
 LOOP = 150
 
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchCost:
     """Seconds that watching adds: the profiler to each operator call, a lean watcher to each op; None: not measured.
 
-    A call noted by the profiler costs ``hot_call_s`` in a loop of one op, and ``mixed_call_s`` in the miniature step,
-    whose calls bear ``mixed_names`` different names and are that much less at home in the caches.
+    A call noted by the profiler costs ``hot_call_s`` in a loop of one op and ``hot_nested_s`` where it is made by
+    another such call, a good deal less. In the miniature step a call costs ``mixed_call_s`` on average, of which the
+    share ``mixed_nested`` is nested; its outermost calls bear ``mixed_names`` different names and are that much less at
+    home in the caches.
     """
 
     hot_call_s: float | None
+    hot_nested_s: float | None
     mixed_call_s: float | None
+    mixed_nested: float
     mixed_names: int
     per_op_s: float | None
 
-    def per_call_s(self, names: int) -> float:
-        """Seconds a call in a step whose calls bear so many different names; 0 where nothing was measured."""
-        if self.hot_call_s is None or self.mixed_call_s is None:
-            return 0.0
+    def calls_s(self, step: ProfiledStep) -> Floats:
+        """Seconds by call of a profiled step, an entry a call; 0 where nothing was measured."""
+        outermost = outermost_calls(step)
+        if self.hot_call_s is None or self.hot_nested_s is None or self.mixed_call_s is None:
+            return np.zeros(len(outermost))
+        names = len({name for name, outer in zip(step.names, outermost, strict=True) if outer})
         # Half as many kinds of calls as the miniature has are enough to be as far from home as it is.
-        share = min(1.0, 2.0 * (names - 1) / max(1, self.mixed_names - 1))
-        return self.hot_call_s + share * (self.mixed_call_s - self.hot_call_s)
+        share = min(1.0, 2.0 * max(0, names - 1) / max(1, self.mixed_names - 1))
+        hot = self.hot_call_s + self.mixed_nested * (self.hot_nested_s - self.hot_call_s)
+        colder = 1.0 + share * (self.mixed_call_s / hot - 1.0) if hot > 0 else 1.0
+        return colder * np.where(outermost, self.hot_call_s, self.hot_nested_s)
+
+
+NO_COST = WatchCost(
+    hot_call_s=None, hot_nested_s=None, mixed_call_s=None, mixed_nested=0.0, mixed_names=1, per_op_s=None
+)
+
+
+def outermost_calls(step: ProfiledStep) -> Flags:
+    """Which calls of a profiled step are made by no other, an entry a call."""
+    begins, ends = np.frombuffer(step.begins, dtype=np.int64), np.frombuffer(step.ends, dtype=np.int64)
+    if not len(begins):
+        return np.zeros(0, dtype=np.bool_)
+    latest = np.concatenate(([begins[0]], np.maximum.accumulate(ends)[:-1]))
+    return begins >= latest
 
 
 class Calibration:
@@ -66,6 +92,7 @@ class Calibration:
         self._calls: dict[Callable[[], None], ProfiledStep] = {}
         self._mixed: list[float] = []
         self._hot: list[float] = []
+        self._nesting: list[float] = []
         self._per_op: list[float] = []
 
     def read(self) -> None:
@@ -73,6 +100,7 @@ class Calibration:
         with _by_itself():
             if can_profile():
                 self._hot.append(self._per_call(self._loop))
+                self._nesting.append(self._per_call(self._nesting_loop))
                 self._mixed.append(self._per_call(self._step))
             bare, lean, ops = [], [], 1
             for _ in range(TURNS):
@@ -101,19 +129,35 @@ class Calibration:
 
     def cost(self) -> WatchCost:
         """The medians of the samples so far."""
-        known = self._calls.get(self._step)
+        if not self._hot:
+            return replace(NO_COST, per_op_s=statistics.median(self._per_op) if self._per_op else None)
+        hot, mean = statistics.median(self._hot), statistics.median(self._nesting)
+        nested = self._nested_share(self._nesting_loop)
+        mixed = self._calls[self._step]
+        outermost = outermost_calls(mixed)
         return WatchCost(
-            hot_call_s=statistics.median(self._hot) if self._hot else None,
-            mixed_call_s=statistics.median(self._mixed) if self._mixed else None,
-            mixed_names=len(set(known.names)) if known is not None else 1,
+            hot_call_s=hot,
+            hot_nested_s=(mean - (1.0 - nested) * hot) / nested if nested else hot,
+            mixed_call_s=statistics.median(self._mixed),
+            mixed_nested=self._nested_share(self._step),
+            mixed_names=len({name for name, outer in zip(mixed.names, outermost, strict=True) if outer}),
             per_op_s=statistics.median(self._per_op) if self._per_op else None,
         )
+
+    def _nested_share(self, work: Callable[[], None]) -> float:
+        return 1.0 - float(outermost_calls(self._calls[work]).mean())
 
     def _loop(self) -> None:
         total, other = self._sum, self._other
         with torch.no_grad():
             for _ in range(LOOP):
                 torch.add(other, other, out=total)
+
+    def _nesting_loop(self) -> None:
+        total = self._sum
+        with torch.no_grad():
+            for _ in range(LOOP):
+                total.add_(0.0)  # a Python number becomes a tensor first, which takes four calls more
 
     def _step(self) -> None:
         w, scale = self._weights[:4], self._weights[4:]

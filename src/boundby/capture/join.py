@@ -41,7 +41,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Times:
-    """One watched step, seconds: windows and gaps (an entry an op), and the tail; corrected for the watching.
+    """One watched step, seconds: windows and gaps (an entry an op), and the tail; ``watching`` was taken off them.
 
     A gap may come out slightly negative: between two ops of the autograd engine there is less than the correction.
     """
@@ -51,6 +51,7 @@ class _Times:
     tail: float
     usage: StepUsage
     turn: int
+    watching: float
 
     @property
     def total(self) -> float:
@@ -107,7 +108,7 @@ def build_trace(
         sites = tuple(_site(key) for key in recorder.site_keys)
         beside = _bare_by_turn(kept, timed)
         calm = _calm(chosen.times)
-        watched = tuple(beside.seen(one.total, one.usage.faults, one.turn) for one in calm)
+        watched = tuple(beside.seen(one.total, one.watching, one.usage.faults, one.turn) for one in calm)
         watched = watched or _varied(kept, recorder.watch_cost, beside)
         ops = _step_ops(chosen.attributed, [one.scaled(beside.factor(one.turn)) for one in calm])
         undisturbed = len(timed)
@@ -201,7 +202,7 @@ def _classes(kept: Recorded, cost: WatchCost) -> list[_Seen]:
             default=None,
         )
         if best is not None:
-            found[best[0]].times.append(_profiled_times(profiled, best[1], cost.per_call_s(len(set(profiled.names)))))
+            found[best[0]].times.append(_profiled_times(profiled, best[1], cost.calls_s(profiled)))
     return [part for one in found.values() for part in _by_shapes(one)]
 
 
@@ -248,24 +249,36 @@ def _lean_times(step: LeanStep, cost: float) -> _Times:
             gaps[at] -= spent / 1e9
         else:
             tail -= spent / 1e9
-    return _Times(windows=(ends - begins) / 1e9, gaps=gaps, tail=tail, usage=step.usage, turn=step.turn)
+    windows = (ends - begins) / 1e9
+    return _Times(windows=windows, gaps=gaps, tail=tail, usage=step.usage, turn=step.turn, watching=cost * len(windows))
 
 
-def _profiled_times(step: ProfiledStep, matched: Matched, cost: float) -> _Times:
-    """A call costs half before and half after the moment that it notes, a nested call all inside its op's window."""
+def _profiled_times(step: ProfiledStep, matched: Matched, cost: Floats) -> _Times:
+    """A call costs half before and half after the moment that it notes, a nested call all inside its op's window.
+
+    Args:
+        step: the profiled step.
+        matched: its calls laid beside the ops.
+        cost: seconds that the profiler took for each call.
+    """
     begins, ends = np.frombuffer(matched.begins, dtype=np.int64), np.frombuffer(matched.ends, dtype=np.int64)
-    calls = np.frombuffer(matched.calls, dtype=np.uint32).astype(np.float64)
-    before = np.frombuffer(matched.before, dtype=np.uint32).astype(np.float64)
-    windows = (ends - begins) / 1e9 - cost * np.maximum(calls - 0.5, 0.0)
-    gaps = (begins - np.concatenate(([step.begin], ends[:-1]))) / 1e9 - cost * (before + 0.5 * (calls > 0))
-    tail = (step.end - (int(ends[-1]) if len(ends) else step.begin)) / 1e9 - cost * matched.after
+    calls = np.frombuffer(matched.calls, dtype=np.uint32).astype(np.int64)
+    past = np.cumsum(np.frombuffer(matched.before, dtype=np.uint32).astype(np.int64) + calls)
+    at_call = past - calls
+    spent = np.concatenate(([0.0], np.cumsum(cost)))
+    own = np.where(calls > 0, 0.5 * np.append(cost, 0.0)[at_call], 0.0)
+    windows = (ends - begins) / 1e9 - (spent[past] - spent[at_call] - own)
+    before = np.concatenate(([0], past[:-1])) if len(past) else past
+    gaps = (begins - np.concatenate(([step.begin], ends[:-1]))) / 1e9 - (spent[at_call] - spent[before] + own)
+    tail = (step.end - (int(ends[-1]) if len(ends) else step.begin)) / 1e9
+    tail -= float(spent[-1] - spent[past[-1] if len(past) else 0])
     for begin, end in step.waits:
         at = int(np.searchsorted(begins, begin))
         if at < len(gaps):
             gaps[at] -= (end - begin) / 1e9
         else:
             tail -= (end - begin) / 1e9
-    return _Times(windows=windows, gaps=gaps, tail=tail, usage=step.usage, turn=step.turn)
+    return _Times(windows=windows, gaps=gaps, tail=tail, usage=step.usage, turn=step.turn, watching=float(cost.sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,9 +288,15 @@ class _Bare:
     seconds: dict[int, float]
     faults: dict[int, int]
 
-    def seen(self, total_s: float, faults: int, turn: int) -> WatchedStep:
+    def seen(self, total_s: float, watching_s: float, faults: int, turn: int) -> WatchedStep:
         turn = self._nearest(turn)
-        return WatchedStep(total_s=total_s, faults=faults, beside_s=self.seconds[turn], beside_faults=self.faults[turn])
+        return WatchedStep(
+            total_s=total_s,
+            faults=faults,
+            beside_s=self.seconds[turn],
+            beside_faults=self.faults[turn],
+            watching_s=watching_s,
+        )
 
     def factor(self, turn: int) -> float:
         """From the speed of a round to that of all: the machine and the script may change theirs.
@@ -330,17 +349,19 @@ def _before_watching(kept: Recorded, timed: list[int]) -> tuple[list[int], Findi
 
 def _varied(kept: Recorded, cost: WatchCost, beside: _Bare) -> tuple[WatchedStep, ...]:
     """Where no two watched steps are alike: what they explain on average of the bare steps, round by round."""
-    totals: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    seen: dict[int, list[tuple[float, float, int]]] = defaultdict(list)
     for lean in kept.lean:
-        totals[lean.turn].append((_lean_times(lean, cost.per_op_s or 0.0).total, lean.usage.faults))
+        times = _lean_times(lean, cost.per_op_s or 0.0)
+        seen[lean.turn].append((times.total, times.watching, lean.usage.faults))
     for profiled in kept.profiled:
         waits = sum(end - begin for begin, end in profiled.waits) / 1e9
-        total = profiled.seconds - waits - cost.per_call_s(len(set(profiled.names))) * len(profiled.names)
-        totals[profiled.turn].append((total, profiled.usage.faults))
-    return tuple(
-        beside.seen(float(np.mean([one[0] for one in seen])), int(np.mean([one[1] for one in seen])), turn)
-        for turn, seen in totals.items()
-    )
+        watching = float(cost.calls_s(profiled).sum())
+        seen[profiled.turn].append((profiled.seconds - waits - watching, watching, profiled.usage.faults))
+    found = []
+    for turn, steps in seen.items():
+        total, watching, faults = (float(mean) for mean in np.mean(steps, axis=0))
+        found.append(beside.seen(total, watching, int(faults), turn))
+    return tuple(found)
 
 
 def _calm(times: Sequence[_Times]) -> Sequence[_Times]:

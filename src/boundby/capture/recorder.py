@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from boundby.capture.attribute import AttributedStep, AttributingWatcher, SiteKey
-from boundby.capture.calibrate import Calibration, WatchCost
+from boundby.capture.calibrate import NO_COST, Calibration, WatchCost
 from boundby.capture.lean import LeanStep
 from boundby.capture.profiled import ProfiledStep, call_name, can_profile, match_calls
 from boundby.capture.regions import REGION_NAME, CompiledCalls
@@ -19,8 +19,9 @@ from boundby.capture.usage import StepUsage, usage_now
 from boundby.capture.watches import AttributedWatch, LeanWatch, ProfiledWatch, Watch
 from boundby.results.trace import AnchorReading
 
-# A burst of longer steps would make the profiler keep hundreds of megabytes; the lean watcher keeps 24 bytes an op.
-PROFILED_OPS = 5_000
+# The profiler keeps hundreds of bytes an op until it ends: a burst ends after so many ops, and a step with more of them
+# by itself is left to the lean watcher, which keeps 24 bytes an op.
+PROFILED_OPS = 40_000
 
 
 class Probes(Protocol):
@@ -107,7 +108,7 @@ class Recorder:
     def watch_cost(self) -> WatchCost:
         """What watching added, as measured between the steps."""
         if self._calibration is None:
-            return WatchCost(hot_call_s=None, mixed_call_s=None, mixed_names=1, per_op_s=None)
+            return NO_COST
         return self._calibration.cost()
 
     def begin(self) -> None:
@@ -158,7 +159,7 @@ class Recorder:
             elif watch is self._burst:
                 self._burst.forget_last()
         upcoming = self.schedule.finish_step((now - self._begin_ns) / 1e9, cycle_known=cycle_known)
-        if self._burst is not None and upcoming not in (Role.LEAN, Role.PREPARE):
+        if self._burst is not None and (upcoming not in (Role.LEAN, Role.PREPARE) or self._burst_full()):
             self._close_burst()
 
     def discard(self) -> None:
@@ -217,6 +218,11 @@ class Recorder:
                 return self._burst
             return LeanWatch()
         return None
+
+    def _burst_full(self) -> bool:
+        """Whether the next step would make the profiler keep too much."""
+        assert self._burst is not None
+        return (self._burst.steps + 1) * len(self.kept.attributed[-1].ops) > PROFILED_OPS
 
     def _close_burst(self) -> None:
         """End the profiler and keep its steps; it goes on serving where its calls can be told to be a step's ops."""

@@ -60,7 +60,7 @@ class ProfiledWatch:
     """torch's own profiler, on through a burst of steps.
 
     Starting and stopping it takes milliseconds and leaves the caches cold, so it runs from the first step of a burst to
-    the last; ``finish`` only notes a step, ``close`` hands them over.
+    the last; ``finish`` only notes a step, ``close`` hands them over. ``steps`` it has seen so far, kept or not.
     """
 
     def __init__(self) -> None:
@@ -70,6 +70,7 @@ class ProfiledWatch:
         self._paused_at = 0
         self._waits: list[tuple[int, int]] = []
         self._steps: list[Span] = []
+        self.steps = 0
 
     @property
     def broken(self) -> bool:
@@ -97,6 +98,7 @@ class ProfiledWatch:
 
     def finish(self, begin: int, end: int, usage: StepUsage, turn: int) -> None:
         """Note the step; its calls come with ``close``."""
+        self.steps += 1
         self._steps.append(
             Span(
                 begin=begin + self._offset,

@@ -28,10 +28,15 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """One thing to time: ``key`` names it among all, ``call`` does it once."""
+    """One thing to time: ``key`` names it among all, ``call`` does it once.
+
+    ``prepare`` is run untimed before each visit. Without it, short calls are run once untimed, which brings their data
+    back into the caches.
+    """
 
     key: str
     call: Callable[[], object]
+    prepare: Callable[[], object] | None = None
 
 
 Unit = Literal["flop/s", "byte/s", "s"]

@@ -234,7 +234,9 @@ def _visit(probe: Probe, cost_s: float, window_s: float, clock: Clock, faults: C
     call = probe.call
     loops = max(1, min(MAX_LOOPS, int(window_s / cost_s)))
     planned_s = WINDOWS_PER_VISIT * window_s
-    if cost_s < _LONG_CALL_S:
+    if probe.prepare is not None:
+        probe.prepare()
+    elif cost_s < _LONG_CALL_S:
         # Brings the probe's own data back into the caches that the probes before it filled with theirs.
         call()
     visit: list[Window] = []

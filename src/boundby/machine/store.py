@@ -17,7 +17,7 @@ from boundby.results.machine import Finding, Machine
 from boundby.results.machine_file import decode_machine, encode_machine
 
 # Raised when the probes change so that kept ceilings mean something else.
-PROBES = 3
+PROBES = 4
 
 
 def machine_key(

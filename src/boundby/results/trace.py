@@ -77,12 +77,14 @@ class WatchedStep:
 
     ``total_s`` is the sum of its windows and gaps (corrected for the watching), ``beside_s`` the median bare step,
     waits for input left out of both (seconds); ``faults`` and ``beside_faults`` are their minor page faults.
+    ``watching_s`` was taken off for the watching.
     """
 
     total_s: float
     faults: int
     beside_s: float
     beside_faults: int
+    watching_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +92,7 @@ class Trace:
     """Everything capture knows of a run.
 
     ``step_s`` are wall times of unwatched steps, ``input_s`` the part of each spent waiting for input, ``step_faults``
-    the minor page faults of each. ``watched`` are the steps
-    watched for op times.
+    the minor page faults of each. ``watched`` are the steps watched for op times.
     """
 
     kind: StepKind
