@@ -245,3 +245,28 @@ def test_without_a_round_the_cost_of_watching_is_unknown(clock):
     while not recorder.done:
         one_step(recorder, clock)
     assert recorder.watch_cost.per_op_s is not None
+
+
+@pytest.mark.parametrize(("most_ops", "longest"), [(2, 2), (1, 1), (40_000, 3)])
+def test_a_burst_ends_before_the_profiler_keeps_too_much(clock, monkeypatch, most_ops, longest):
+    """Steps of one op; the profiler goes on from a prepared step to as many as it may hold."""
+    monkeypatch.setattr("boundby.capture.recorder.PROFILED_OPS", most_ops)
+    recorder = recorder_of(clock, warmup=1, timed=1, watched=4)
+    bursts, running = [], 0
+    while not recorder.done:
+        role = one_step(recorder, clock)
+        running += role in (Role.PREPARE, Role.LEAN)
+        if running and not watching()[1]:
+            bursts.append(running)
+            running = 0
+    assert max(bursts) == longest
+    assert len(recorder.kept.attributed) + len(recorder.kept.profiled) + len(recorder.kept.lean) == 4
+
+
+def test_a_step_too_long_for_the_profiler_is_watched_leanly(clock, monkeypatch):
+    monkeypatch.setattr("boundby.capture.recorder.PROFILED_OPS", 0)
+    recorder = recorder_of(clock, warmup=1, timed=1, watched=4)
+    while not recorder.done:
+        one_step(recorder, clock)
+    assert len(recorder.kept.lean) == 2
+    assert not recorder.kept.profiled

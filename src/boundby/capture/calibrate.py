@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.nn import functional as F
-from torch.utils._python_dispatch import _disable_current_modes
 
 from boundby.capture.lean import LeanWatcher
 from boundby.capture.profiled import ProfiledStep, ProfilingWatcher, can_profile, profile_once
+from boundby.timing.set_aside import modes_set_aside
 
 TURNS = 4
 LOOP = 150
@@ -78,7 +76,7 @@ class Calibration:
 
     def __init__(self) -> None:
         plain: Any = {"device": "cpu", "dtype": torch.float32}
-        with _by_itself(), torch.no_grad():
+        with modes_set_aside(grad=False):
             self._x = torch.linspace(-1, 1, 64, **plain).view(8, 8)
             self._target = torch.arange(8, device="cpu")
             self._weights = [torch.linspace(-0.5, 0.5, 64, **plain).view(8, 8) for _ in range(4)]
@@ -97,7 +95,7 @@ class Calibration:
 
     def read(self) -> None:
         """Take one sample of each cost: some 20 ms."""
-        with _by_itself():
+        with modes_set_aside(grad=True):
             if can_profile():
                 self._hot.append(self._per_call(self._loop))
                 self._nesting.append(self._per_call(self._nesting_loop))
@@ -182,23 +180,3 @@ def _seconds(work: Callable[[], None]) -> float:
     begin = time.perf_counter_ns()
     work()
     return (time.perf_counter_ns() - begin) / 1e9
-
-
-def _as_it_is(tensor: Any) -> Any:
-    return tensor
-
-
-@contextmanager
-def _by_itself() -> Iterator[None]:
-    """Without the user's own modes, which must not see the miniature's ops, nor change them."""
-    with ExitStack() as stack:
-        stack.enter_context(_disable_current_modes())
-        stack.enter_context(torch._C.DisableTorchFunction())
-        stack.enter_context(torch.inference_mode(False))
-        if torch._C._functorch.peek_interpreter_stack() is not None:
-            stack.enter_context(temporarily_clear_interpreter_stack())
-        if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
-            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is))
-        if torch.is_autocast_enabled("cpu"):
-            stack.enter_context(torch.autocast("cpu", enabled=False))
-        yield

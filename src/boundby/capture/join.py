@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 import linecache
 import math
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from boundby.capture.attribute import AttributedStep, SiteKey
 from boundby.capture.calibrate import WatchCost
-from boundby.capture.lean import LeanStep
-from boundby.capture.profiled import Matched, ProfiledStep, call_name, match_calls
+from boundby.capture.profiled import ProfiledStep, call_name
 from boundby.capture.regions import REGION_NAME
 from boundby.capture.reuse import reuse_distances
-from boundby.capture.usage import StepUsage
+from boundby.capture.step_kinds import (
+    ENOUGH_CALM,
+    WatchedTimes,
+    calm_steps,
+    choose_kind,
+    kinds_of_steps,
+    lean_times,
+    seconds_by_name,
+    timed_of_kind,
+    windows_by_name,
+)
 from boundby.results.machine import Finding
 from boundby.results.trace import OpSite, StepClass, StepKind, StepOps, Trace, WatchedStep
 
@@ -28,55 +36,10 @@ if TYPE_CHECKING:
 
 # A silent stretch before the forward pass that is longer than this is host code preparing input, not dispatch.
 HOST_INPUT_S = 100e-6
-ENOUGH_CALM = 3
-# Steps with the same ops whose op times differ by this factor are steps of different kinds.
-UNLIKE = 1.25
 # Page faults a step have shifted if they are off by more than this many and this share.
 FEW_FAULTS, SHIFTED = 50, 0.15
 # What a page fault takes at least, to tell whether a shift matters.
 FAULT_S = 0.25e-6
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Times:
-    """One watched step, seconds: windows and gaps (an entry an op), and the tail; ``watching`` was taken off them.
-
-    A gap may come out slightly negative: between two ops of the autograd engine there is less than the correction.
-    """
-
-    windows: Floats
-    gaps: Floats
-    tail: float
-    usage: StepUsage
-    turn: int
-    watching: float
-
-    @property
-    def total(self) -> float:
-        return float(self.windows.sum() + self.gaps.sum()) + self.tail
-
-    def scaled(self, factor: float) -> _Times:
-        return replace(self, windows=self.windows * factor, gaps=self.gaps * factor, tail=self.tail * factor)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """All watched steps with one sequence of ops."""
-
-    ops: list[Any]
-    times: list[_Times] = field(default_factory=list)
-    attributed: list[AttributedStep] = field(default_factory=list)
-    watched_s: list[float] = field(default_factory=list)
-
-    @property
-    def steps(self) -> int:
-        return len(self.times) + len(self.attributed)
-
-    @property
-    def digest(self) -> str:
-        return hashlib.blake2b("\n".join(map(str, self.ops)).encode(), digest_size=6).hexdigest()
 
 
 def build_trace(
@@ -87,8 +50,8 @@ def build_trace(
     if not kept.timed_s:
         return None
     found = list(findings)
-    classes = _classes(kept, recorder.watch_cost)
-    chosen = _choose(classes)
+    classes = kinds_of_steps(kept, recorder.watch_cost)
+    chosen = choose_kind(classes)
     sites: tuple[OpSite, ...] = ()
     ops: StepOps | None = None
     device = "cpu"
@@ -99,7 +62,7 @@ def build_trace(
     shifted: Finding | None = None
     if chosen is not None and chosen.attributed:
         if len(classes) > 1:
-            timed = _timed_of_class(
+            timed = timed_of_kind(
                 [seconds - waited for seconds, waited in zip(kept.timed_s, kept.input_s, strict=True)], classes, chosen
             )
         timed = _after_first_wait(kept, timed)
@@ -107,10 +70,12 @@ def build_trace(
         device = chosen.attributed[-1].device
         sites = tuple(_site(key) for key in recorder.site_keys)
         beside = _bare_by_turn(kept, timed)
-        calm = _calm(chosen.times)
+        calm = calm_steps(chosen.times)
         watched = tuple(beside.seen(one.total, one.watching, one.usage.faults, one.turn) for one in calm)
         watched = watched or _varied(kept, recorder.watch_cost, beside)
-        ops = _step_ops(chosen.attributed, [one.scaled(beside.factor(one.turn)) for one in calm])
+        ops = _step_ops(
+            chosen.attributed, [one.scaled(beside.factor(one.turn)) for one in calm], kept.profiled, recorder.watch_cost
+        )
         undisturbed = len(timed)
         timed, shifted = _before_watching(kept, timed)
         host_input_s = _host_input(ops, sites, kind)
@@ -173,112 +138,6 @@ def build_trace(
         events_per_step=events_per_step,
         findings=tuple(found),
     )
-
-
-def _classes(kept: Recorded, cost: WatchCost) -> list[_Seen]:
-    numbers: dict[Any, int] = {}
-    found: dict[bytes, _Seen] = {}
-
-    def class_of(ops: list[Any]) -> _Seen:
-        sequence = array("I", [numbers.setdefault(op, len(numbers)) for op in ops])
-        key = hashlib.blake2b(sequence.tobytes(), digest_size=16).digest()
-        return found.setdefault(key, _Seen(ops=ops))
-
-    for attributed in kept.attributed:
-        class_of(attributed.ops).attributed.append(attributed)
-    for lean in kept.lean:
-        class_of(lean.ops).times.append(_lean_times(lean, cost.per_op_s or 0.0))
-    calls = {
-        key: ([call_name(op) for op in one.ops], one.attributed[0].works)
-        for key, one in found.items()
-        if one.attributed
-    }
-    for profiled in kept.profiled:
-        fits = [(key, match_calls(profiled, *one)) for key, one in calls.items()]
-        # Where several classes fit, one is part of another: the longest says most.
-        best = max(
-            ((key, matched) for key, matched in fits if matched is not None),
-            key=lambda one: len(one[1].begins),
-            default=None,
-        )
-        if best is not None:
-            found[best[0]].times.append(_profiled_times(profiled, best[1], cost.calls_s(profiled)))
-    return [part for one in found.values() for part in _by_shapes(one)]
-
-
-def _by_shapes(seen: _Seen) -> list[_Seen]:
-    """Steps with the same ops on other shapes, told apart where that changes how long they take.
-
-    Only attributed steps know shapes; each step watched for times goes to the attributed one nearest in length.
-    """
-    variants: dict[bytes, list[AttributedStep]] = defaultdict(list)
-    for one in seen.attributed:
-        variants[one.site.tobytes()].append(one)
-    lengths = {key: float(np.median([_length(one) for one in steps])) for key, steps in variants.items()}
-    if len(variants) < 2 or max(lengths.values()) < UNLIKE * max(1e-9, min(lengths.values())):
-        return [seen]
-    parts = {key: _Seen(ops=seen.ops, attributed=steps) for key, steps in variants.items()}
-    for time in seen.times:
-        mine = float(time.windows.sum())
-        parts[min(lengths, key=lambda key: abs(math.log(max(mine, 1e-9) / max(lengths[key], 1e-9))))].times.append(time)
-    return list(parts.values())
-
-
-def _length(step: AttributedStep) -> float:
-    stamps = np.frombuffer(step.stamps, dtype=np.int64)
-    return float((stamps[1::2] - stamps[0::2]).sum()) / 1e9
-
-
-def _choose(classes: Sequence[_Seen]) -> _Seen | None:
-    """The class to explain: the commonest that was watched both ways, else the attributed one of median length."""
-    both = [one for one in classes if one.times and one.attributed]
-    if both:
-        return max(both, key=lambda one: one.steps)
-    attributed = sorted((one for one in classes if one.attributed), key=lambda one: len(one.ops))
-    return attributed[len(attributed) // 2] if attributed else None
-
-
-def _lean_times(step: LeanStep, cost: float) -> _Times:
-    """An op is dispatched a second time inside its window, which stands for the first time: the cost is the gap's."""
-    stamps = np.frombuffer(step.stamps, dtype=np.int64)
-    begins, ends = stamps[0::2], stamps[1::2]
-    gaps = (begins - np.concatenate(([step.begin], ends[:-1]))) / 1e9 - cost if len(begins) else np.zeros(0)
-    tail = (step.end - (int(ends[-1]) if len(ends) else step.begin)) / 1e9
-    for at, spent in step.input_at:
-        if at < len(gaps):
-            gaps[at] -= spent / 1e9
-        else:
-            tail -= spent / 1e9
-    windows = (ends - begins) / 1e9
-    return _Times(windows=windows, gaps=gaps, tail=tail, usage=step.usage, turn=step.turn, watching=cost * len(windows))
-
-
-def _profiled_times(step: ProfiledStep, matched: Matched, cost: Floats) -> _Times:
-    """A call costs half before and half after the moment that it notes, a nested call all inside its op's window.
-
-    Args:
-        step: the profiled step.
-        matched: its calls laid beside the ops.
-        cost: seconds that the profiler took for each call.
-    """
-    begins, ends = np.frombuffer(matched.begins, dtype=np.int64), np.frombuffer(matched.ends, dtype=np.int64)
-    calls = np.frombuffer(matched.calls, dtype=np.uint32).astype(np.int64)
-    past = np.cumsum(np.frombuffer(matched.before, dtype=np.uint32).astype(np.int64) + calls)
-    at_call = past - calls
-    spent = np.concatenate(([0.0], np.cumsum(cost)))
-    own = np.where(calls > 0, 0.5 * np.append(cost, 0.0)[at_call], 0.0)
-    windows = (ends - begins) / 1e9 - (spent[past] - spent[at_call] - own)
-    before = np.concatenate(([0], past[:-1])) if len(past) else past
-    gaps = (begins - np.concatenate(([step.begin], ends[:-1]))) / 1e9 - (spent[at_call] - spent[before] + own)
-    tail = (step.end - (int(ends[-1]) if len(ends) else step.begin)) / 1e9
-    tail -= float(spent[-1] - spent[past[-1] if len(past) else 0])
-    for begin, end in step.waits:
-        at = int(np.searchsorted(begins, begin))
-        if at < len(gaps):
-            gaps[at] -= (end - begin) / 1e9
-        else:
-            tail -= (end - begin) / 1e9
-    return _Times(windows=windows, gaps=gaps, tail=tail, usage=step.usage, turn=step.turn, watching=float(cost.sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,7 +210,7 @@ def _varied(kept: Recorded, cost: WatchCost, beside: _Bare) -> tuple[WatchedStep
     """Where no two watched steps are alike: what they explain on average of the bare steps, round by round."""
     seen: dict[int, list[tuple[float, float, int]]] = defaultdict(list)
     for lean in kept.lean:
-        times = _lean_times(lean, cost.per_op_s or 0.0)
+        times = lean_times(lean, cost.per_op_s or 0.0)
         seen[lean.turn].append((times.total, times.watching, lean.usage.faults))
     for profiled in kept.profiled:
         waits = sum(end - begin for begin, end in profiled.waits) / 1e9
@@ -364,22 +223,22 @@ def _varied(kept: Recorded, cost: WatchCost, beside: _Bare) -> tuple[WatchedStep
     return tuple(found)
 
 
-def _calm(times: Sequence[_Times]) -> Sequence[_Times]:
-    """The steps that were never interrupted, if there are enough of them."""
-    calm = [one for one in times if one.usage.preemptions == 0]
-    return calm if len(calm) >= ENOUGH_CALM else times
-
-
-def _step_ops(attributed: Sequence[AttributedStep], times: Sequence[_Times]) -> StepOps:
+def _step_ops(
+    attributed: Sequence[AttributedStep],
+    times: Sequence[WatchedTimes],
+    profiled: Sequence[ProfiledStep],
+    cost: WatchCost,
+) -> StepOps:
     last = attributed[-1]
     if times:
         windows = np.median(np.stack([one.windows for one in times]), axis=0)
         gaps = np.median(np.stack([one.gaps for one in times]), axis=0)
         tail = float(np.median([one.tail for one in times]))
     else:
-        # No step was watched for times with these ops: the attributed step's own windows must do; gaps are unknown.
-        stamps = np.frombuffer(last.stamps, dtype=np.int64)
-        windows = (stamps[1::2] - stamps[0::2]) / 1e9
+        # No step was watched for times with these ops: the attributed step's own windows must do, by the measure of
+        # what such calls take elsewhere; gaps are unknown.
+        names = frozenset(call_name(op) for op in last.ops)
+        windows = windows_by_name(last, seconds_by_name(profiled, names, cost))
         gaps, tail = np.full(len(windows), np.nan), math.nan
     faults = np.median(np.stack([np.frombuffer(one.faults, dtype=np.uint32) for one in attributed]), axis=0)
     return StepOps(
@@ -390,20 +249,6 @@ def _step_ops(attributed: Sequence[AttributedStep], times: Sequence[_Times]) -> 
         distance_bytes=reuse_distances(last.keys, last.sizes, last.offsets, last.inputs),
         tail_s=tail,
     )
-
-
-def _timed_of_class(timed_s: Sequence[float], classes: Sequence[_Seen], chosen: _Seen) -> list[int]:
-    """Which timed steps were of the chosen class: nobody watched them, so by the nearest of the classes' own times."""
-    expected = [(float(np.median([time.total for time in one.times])), one) for one in classes if one.times]
-    if len(expected) < 2:
-        return list(range(len(timed_s)))
-
-    def is_chosen(seconds: float) -> bool:
-        nearest = min(expected, key=lambda one: abs(math.log(max(seconds, 1e-9) / max(one[0], 1e-9))))
-        return nearest[1] is chosen
-
-    mine = [i for i, seconds in enumerate(timed_s) if is_chosen(seconds)]
-    return mine or list(range(len(timed_s)))
 
 
 def _usual(threads: Sequence[int]) -> int:

@@ -226,7 +226,7 @@ def match_calls(step: ProfiledStep, ops: Sequence[str], works: Sequence[int]) ->
         begins.append(step.begins[at])
         ends.append(last_end)
         before.append(at - last_at)
-        last_at = _past(step, at)
+        last_at = past_call(step, at)
         calls.append(last_at - at)
     return Matched(begins=begins, ends=ends, calls=calls, before=before, after=len(step.names) - last_at)
 
@@ -249,7 +249,7 @@ def _find_all(step: ProfiledStep, ops: Sequence[str], works: Sequence[int]) -> l
         _place_optional(step, ops, optional, first, at, found)
         optional = []
         found[index] = at
-        at = _past(step, at)
+        at = past_call(step, at)
     _place_optional(step, ops, optional, at, count, found)
     return found
 
@@ -259,9 +259,9 @@ def _has_more(step: ProfiledStep, known: set[str], found: Sequence[int | None]) 
     at = 0
     for index in (*(one for one in found if one is not None), len(step.names)):
         extra = (other for other in range(at, index) if step.names[other] in known)
-        if any(_past(step, other) <= index for other in extra):
+        if any(past_call(step, other) <= index for other in extra):
             return True
-        at = _past(step, index) if index < len(step.names) else index
+        at = past_call(step, index) if index < len(step.names) else index
     return False
 
 
@@ -276,10 +276,10 @@ def _place_optional(
             there += 1
         if there < last:
             found[index] = there
-            at = _past(step, there)
+            at = past_call(step, there)
 
 
-def _past(step: ProfiledStep, at: int) -> int:
+def past_call(step: ProfiledStep, at: int) -> int:
     """The index after a call and all that is nested in it."""
     end, count = step.ends[at], len(step.names)
     at += 1

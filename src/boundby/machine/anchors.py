@@ -10,17 +10,15 @@ mode) are set aside while they run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from functools import partial
 from itertools import repeat
 
 import torch
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-from torch.utils._python_dispatch import _disable_current_modes
 
 from boundby.results.trace import AnchorReading
 from boundby.timing.clock import Clock, monotonic_ns
+from boundby.timing.set_aside import modes_set_aside
 
 NAMES = ("matmul", "cache", "memory", "dispatch")
 MATMUL_SIZE = 256
@@ -48,7 +46,7 @@ class Anchors:
 
     def __init__(self, threads: int, *, memory_bytes: int = MEMORY_BYTES) -> None:
         self.threads = threads
-        with _set_aside():
+        with modes_set_aside(grad=False):
             generator = torch.Generator(device="cpu").manual_seed(1)
             self._left = _random(MATMUL_SIZE * MATMUL_SIZE, generator).view(MATMUL_SIZE, MATMUL_SIZE)
             self._right = _random(MATMUL_SIZE * MATMUL_SIZE, generator).view(MATMUL_SIZE, MATMUL_SIZE)
@@ -74,7 +72,7 @@ class Anchors:
         """
         if self.closed:
             raise RuntimeError("the anchors were closed")
-        with _set_aside():
+        with modes_set_aside(grad=False):
             at_s = clock() * 1e-9
             seconds = {
                 "matmul": _fastest(partial(torch.mm, self._left, self._right, out=self._product), 1, clock),
@@ -114,21 +112,6 @@ def anchor_memory(available_bytes: int | None) -> int:
         available_bytes: the memory this process can still take; None where unknown.
     """
     return MEMORY_BYTES if available_bytes is None else min(MEMORY_BYTES, max(1 << 20, available_bytes // 32))
-
-
-@contextmanager
-def _set_aside() -> Iterator[None]:
-    """Runs the body without autograd, inference mode, autocast and anyone's function or dispatch modes."""
-    with ExitStack() as stack:
-        stack.enter_context(_disable_current_modes())
-        stack.enter_context(torch._C.DisableTorchFunction())
-        stack.enter_context(torch.inference_mode(False))
-        if torch._C._functorch.peek_interpreter_stack() is not None:
-            stack.enter_context(temporarily_clear_interpreter_stack())
-        stack.enter_context(torch.no_grad())
-        if torch.is_autocast_enabled("cpu"):
-            stack.enter_context(torch.autocast("cpu", enabled=False))
-        yield
 
 
 def _random(elements: int, generator: torch.Generator) -> torch.Tensor:
