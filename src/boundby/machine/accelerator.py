@@ -1,0 +1,154 @@
+"""Ceilings of a device with a queue: launches, synchronisation, graph replay, products and bandwidth.
+
+Work on such a device is queued by the host and done later, so a call that returns says nothing. Each probe queues some
+ops and waits for them; the same wait with fewer ops is subtracted, which leaves what the ops add:
+
+- ``launch`` ``back_to_back``: one more launch in a full queue, of a kernel with next to nothing to do: what the host
+  needs to issue one or the device to begin one, whichever is more;
+- ``launch`` ``launch_and_wait``: one launch and the wait for it; ``synchronize``: a wait with nothing queued;
+- ``launch`` ``graph_kernel``: one more kernel in a graph that is replayed as one launch; absent without graphs;
+- ``matmul`` ``mm`` per dtype over square sizes, ``bandwidth`` ``inplace``, ``copy`` and ``read`` over working sets,
+  with bytes counted as for the CPU.
+
+A dtype that the device refuses is left out and named in a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import repeat
+
+import torch
+
+from boundby.machine.data import DTYPES
+from boundby.machine.probe import Formula, Probe, ProbeSet, Reading, rate_of, seconds_of, slope
+from boundby.results.machine import Finding
+from boundby.timing.device import Device
+
+FEW, MANY = 8, 72
+SHORT, LONG = 2, 10
+SQUARES = (1024, 2048, 4096, 8192)
+WORKING_SETS = (1 << 20, 16 << 20, 128 << 20, 1 << 30)
+PRODUCT_DTYPES = ("fp32", "bf16", "fp16", "fp64")
+_SEED = 20_220_101
+
+
+def accelerator_probes(device: Device, *, memory_bytes: int) -> tuple[ProbeSet, tuple[Finding, ...]]:
+    """The probes above, and a finding for each dtype that the device does not multiply.
+
+    Args:
+        device: what to measure.
+        memory_bytes: how much of the device's memory the probes may take.
+    """
+    probes: list[Probe] = []
+    readings: list[Reading] = []
+
+    def queued(key: str, op: Callable[[], object], count: int) -> str:
+        probes.append(Probe(key=key, call=partial(_queue_and_wait, device, op, count)))
+        return key
+
+    tiny = torch.ones(8, device=device.kind)
+    step = partial(tiny.mul_, 1.0)
+    few, many = (queued(f"launch {count}", step, count) for count in (FEW, MANY))
+    one, none = queued("launch 1", step, 1), queued("launch 0", step, 0)
+    readings.append(_launch("back_to_back", (many, few), slope(MANY - FEW)))
+    readings.append(_launch("launch_and_wait", (one,), seconds_of))
+    readings.append(_launch("synchronize", (none,), seconds_of))
+    graphs = [device.graph(partial(_repeat, step, count)) for count in (FEW, MANY)]
+    if None not in graphs:
+        small, large = (
+            queued(f"graph of {count}", graph, 1)
+            for count, graph in zip((FEW, MANY), graphs, strict=True)
+            if graph is not None
+        )
+        readings.append(_launch("graph_kernel", (large, small), slope(MANY - FEW)))
+
+    generator = torch.Generator().manual_seed(_SEED)
+    findings = _products(device, memory_bytes, generator, queued, readings)
+    for size in (size for size in WORKING_SETS if 2 * size <= memory_bytes):
+        _streams(device, size, queued, readings)
+    return ProbeSet(probes=tuple(probes), readings=tuple(readings)), findings
+
+
+def _products(
+    device: Device,
+    memory_bytes: int,
+    generator: torch.Generator,
+    queued: Callable[[str, Callable[[], object], int], str],
+    readings: list[Reading],
+) -> tuple[Finding, ...]:
+    refused: list[str] = []
+    for dtype in PRODUCT_DTYPES:
+        kind = DTYPES[dtype]
+        for n in SQUARES:
+            if 3 * n * n * kind.itemsize > memory_bytes:
+                break
+            try:
+                left = torch.randn(n, n, generator=generator).to(device.kind, kind)
+                product = torch.mm(left, left)
+                device.synchronize()
+            except (RuntimeError, TypeError, NotImplementedError):
+                refused.append(dtype)
+                break
+            op = partial(torch.mm, left, left, out=product)
+            keys = tuple(queued(f"mm {n} {dtype} {count}", op, count) for count in (LONG, SHORT))
+            readings.append(
+                Reading(
+                    kind="matmul",
+                    name="mm",
+                    keys=keys,
+                    formula=rate_of(2.0 * n**3 * (LONG - SHORT)),
+                    unit="flop/s",
+                    dtype=dtype,
+                    shape=(1, n, n, n),
+                )
+            )
+    return tuple(
+        Finding(
+            code="dtype-unusable",
+            message=f"{dtype} matrix products do not run on this {device.kind} device with this torch.",
+            advice=f"Do not use {dtype} here.",
+        )
+        for dtype in refused
+    )
+
+
+def _streams(
+    device: Device, size: int, queued: Callable[[str, Callable[[], object], int], str], readings: list[Reading]
+) -> None:
+    whole = torch.ones(size // 4, device=device.kind)
+    half = whole[: size // 8]
+    other = whole[size // 8 : 2 * (size // 8)]
+    for name, op, counted in (
+        ("inplace", partial(whole.mul_, 1.0), 2 * size),
+        ("copy", partial(half.copy_, other), 2 * half.numel() * 4),
+        ("read", partial(torch.sum, whole), size),
+    ):
+        keys = tuple(queued(f"{name} {size} {count}", op, count) for count in (LONG, SHORT))
+        readings.append(
+            Reading(
+                kind="bandwidth",
+                name=name,
+                keys=keys,
+                formula=rate_of(counted * (LONG - SHORT)),
+                unit="byte/s",
+                dtype="fp32",
+                size_bytes=size,
+            )
+        )
+
+
+def _launch(name: str, keys: tuple[str, ...], formula: Formula) -> Reading:
+    return Reading(kind="launch", name=name, keys=keys, formula=formula, unit="s")
+
+
+def _queue_and_wait(device: Device, op: Callable[[], object], count: int) -> None:
+    for _ in repeat(None, count):
+        op()
+    device.synchronize()
+
+
+def _repeat(op: Callable[[], object], count: int) -> None:
+    for _ in repeat(None, count):
+        op()

@@ -1,0 +1,144 @@
+"""Devices behind one small interface: wait for one, ask what it is, time work on it, replay a graph of it.
+
+Nothing here knows one vendor's names: torch's own device-independent interface does, so a device that torch learns
+tomorrow is measured the same way, and what a device cannot tell is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from boundby.results.errors import EXIT_USAGE, BoundbyError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProperties:
+    """What a device says of itself; None where it says nothing. ``compute_units`` are its multiprocessors or cores."""
+
+    name: str | None
+    memory_bytes: int | None
+    compute_units: int | None
+
+
+class Device(Protocol):
+    """A device that torch computes on; ``kind`` is the type torch knows it by (``cpu``, ``cuda``, ``mps``, ``xpu``)."""
+
+    kind: str
+
+    def synchronize(self) -> None:
+        """Wait until all that was queued is done; at once on a CPU."""
+
+    def properties(self) -> DeviceProperties:
+        """What the device says of itself."""
+
+    def seconds_between(self, work: Callable[[], object]) -> float | None:
+        """Seconds of ``work`` by the device's own events; None where it has none that tell time."""
+
+    def graph(self, work: Callable[[], object]) -> Callable[[], object] | None:
+        """``work`` captured as a graph, to replay as one launch; None where the device or torch cannot."""
+
+
+class Cpu:
+    """The processor: work is done when the call returns."""
+
+    kind = "cpu"
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def properties(self) -> DeviceProperties:
+        """Left to the machine's description, which reads more than torch knows."""
+        return DeviceProperties(name=None, memory_bytes=None, compute_units=None)
+
+    def seconds_between(self, work: Callable[[], object]) -> None:
+        """A processor has no events of its own: None."""
+
+    def graph(self, work: Callable[[], object]) -> None:
+        """A processor has no launches to save: None."""
+
+
+class Accelerator:
+    """Any device with a queue, through torch's device-independent interface."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._module: Any = torch.get_device_module(kind)
+
+    def synchronize(self) -> None:
+        """Wait until all that was queued is done."""
+        self._module.synchronize()
+
+    def properties(self) -> DeviceProperties:
+        """What the device says of itself."""
+        ask = getattr(self._module, "get_device_properties", None)
+        told = ask(self._module.current_device()) if ask is not None else None
+        return DeviceProperties(
+            name=getattr(told, "name", None),
+            memory_bytes=getattr(told, "total_memory", None),
+            compute_units=next(
+                (
+                    count
+                    for name in ("multi_processor_count", "gpu_subslice_count", "max_compute_units")
+                    if (count := getattr(told, name, None)) is not None
+                ),
+                None,
+            ),
+        )
+
+    def seconds_between(self, work: Callable[[], object]) -> float | None:
+        """Seconds of ``work`` by the device's own events, waits of the device for the host among them."""
+        make = getattr(self._module, "Event", None)
+        if make is None:
+            return None
+        begin, end = make(enable_timing=True), make(enable_timing=True)
+        begin.record()
+        work()
+        end.record()
+        self.synchronize()
+        return float(begin.elapsed_time(end)) / 1e3
+
+    def graph(self, work: Callable[[], object]) -> Callable[[], object] | None:
+        """``work`` captured as a graph; None where the device or torch cannot."""
+        make = getattr(torch.accelerator, "Graph", None)
+        if make is None:
+            make = getattr(self._module, "CUDAGraph", None)
+        if make is None:
+            return None
+        self.synchronize()
+        try:
+            graph = make()
+            graph.capture_begin()
+            try:
+                work()
+            finally:
+                graph.capture_end()
+        except (RuntimeError, NotImplementedError):
+            return None
+        return graph.replay  # type: ignore[no-any-return]  # torch's own, untyped by way of getattr
+
+
+def device_of(name: str) -> Device:
+    """The device of that name, ready to be used.
+
+    Args:
+        name: ``cpu``, or the type of an accelerator that torch can use here.
+
+    Raises:
+        BoundbyError: ``no-device`` for one that torch does not know or that is not there.
+    """
+    if name == "cpu":
+        return Cpu()
+    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if here is None or here.type != name:
+        usable = "cpu" if here is None else f"cpu and {here.type}"
+        raise BoundbyError(
+            "no-device",
+            f"torch {torch.__version__} can use no device {name!r} here, only {usable}.",
+            "Choose one of those, or install a torch that is built for the device.",
+            status=EXIT_USAGE,
+        )
+    return Accelerator(name)
