@@ -11,6 +11,7 @@ import pytest
 
 from boundby.machine import ensure
 from boundby.machine.ensure import ensure_machine, worker_environment
+from boundby.machine.rounds import MOST_SAMPLES
 from boundby.machine.store import cache_folder, load, machine_key, machine_path, save
 from boundby.results.errors import BoundbyError
 from boundby.results.machine import Finding
@@ -33,7 +34,7 @@ def measured(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BOUNDBY_CACHE_DIR", str(folder))
         machine = ensure_machine(threads=1, budget_s=2.0, progress=lambda share, what: told.append((share, what)))
-        kept, _ = load(machine_key(threads=1, quick=True))
+        kept, _ = load(machine_key(threads=1))
     return machine, told, kept
 
 
@@ -47,13 +48,17 @@ def test_a_fresh_process_measures_every_kind_of_ceiling(measured):
 
 def test_ceilings_are_named_once(measured):
     machine, _, _ = measured
-    names = [(one.kind, one.name, one.dtype, one.shape, one.size_bytes) for one in machine.ceilings]
+    names = [(one.kind, one.name, one.dtype, one.shape, one.size_bytes, one.stack) for one in machine.ceilings]
     assert len(names) == len(set(names))
 
 
 def test_what_the_ceilings_say_fits_together(measured):
     machine, _, _ = measured
-    found = {(one.kind, one.name, one.dtype, one.shape or one.size_bytes): one.value for one in machine.ceilings}
+    found = {
+        (one.kind, one.name, one.dtype, one.shape or one.size_bytes): one.value
+        for one in machine.ceilings
+        if one.stack == "torch"
+    }
     tanh, neg = (found["function", name, "fp32", 262144] for name in ("tanh", "neg"))
     assert tanh > neg
     assert found["overhead", "python_call", None, None] < found["overhead", "pointwise", None, None]
@@ -64,6 +69,18 @@ def test_what_the_ceilings_say_fits_together(measured):
         < max(value for (kind, name, _, _), value in found.items() if (kind, name) == ("bandwidth", "copy")) * 1.01
     )
     assert {name for kind, name, *_ in found if kind == "anchor"} == {"matmul", "cache", "memory", "dispatch"}
+
+
+def test_how_it_was_measured_is_said(measured):
+    machine, _, _ = measured
+    how = machine.measuring
+    assert how is not None
+    assert how.mode == "default"
+    assert how.rounds >= 1
+    # torch alone takes over 100 MiB.
+    assert 100 << 20 < how.peak_memory_bytes < 2 << 30
+    assert all(0 < len(one.samples) <= MOST_SAMPLES or one.samples == () for one in machine.ceilings)
+    assert sum(len(one.samples) > 0 for one in machine.ceilings) > len(machine.ceilings) / 2
 
 
 def test_progress_is_told_from_0_to_1(measured):
@@ -81,24 +98,35 @@ def test_what_was_measured_is_kept(measured):
 
 
 def test_kept_ceilings_are_used_without_measuring(cache):
-    save(machine_key(threads=1, quick=False), MACHINE)
+    save(machine_key(threads=1), MACHINE)
     told: list[float] = []
     assert ensure_machine(threads=1, progress=lambda share, what: told.append(share)) == MACHINE
-    assert ensure_machine(threads=1, budget_s=8) == MACHINE
+    assert ensure_machine(threads=1, mode="quick") == MACHINE
     assert told == []
 
 
 def test_quick_ceilings_do_not_stand_in_for_thorough_ones(cache, monkeypatch):
-    save(machine_key(threads=1, quick=True), MACHINE)
+    save(machine_key(threads=1, mode="quick"), MACHINE)
     thorough = replace(MACHINE, findings=())
     monkeypatch.setattr(ensure, "_measure_apart", lambda **options: thorough)
-    assert ensure_machine(threads=1, budget_s=8) == MACHINE
+    assert ensure_machine(threads=1, mode="quick") == MACHINE
     assert ensure_machine(threads=1) == thorough
-    assert ensure_machine(threads=1, budget_s=8) == thorough
+    assert ensure_machine(threads=1, mode="quick") == thorough
+
+
+def test_full_ceilings_serve_all_and_a_damaged_file_of_another_mode_none(cache, monkeypatch):
+    full = replace(MACHINE, findings=())
+    save(machine_key(threads=1, mode="full"), full)
+    assert ensure_machine(threads=1, mode="quick") == ensure_machine(threads=1) == full
+    machine_path(machine_key(threads=1, mode="full")).write_bytes(b"damage")
+    monkeypatch.setattr(ensure, "_measure_apart", lambda **options: MACHINE)
+    assert ensure_machine(threads=1) == MACHINE
+    codes = [finding.code for finding in ensure_machine(threads=1, mode="full").findings]
+    assert codes == ["dtype-slow", "ceilings-damaged"]
 
 
 def test_a_damaged_file_is_measured_again_and_said(cache, monkeypatch):
-    key = machine_key(threads=1, quick=False)
+    key = machine_key(threads=1)
     cache.mkdir()
     machine_path(key).write_bytes(b"damage")
     monkeypatch.setattr(ensure, "_measure_apart", lambda **options: MACHINE)
@@ -109,13 +137,13 @@ def test_a_damaged_file_is_measured_again_and_said(cache, monkeypatch):
 
 def test_ceilings_of_a_busy_machine_are_kept_only_for_a_while(cache, monkeypatch):
     busy = replace(MACHINE, findings=(Finding(code="machine-busy", message="busy"),))
-    save(machine_key(threads=1, quick=False), busy)
+    save(machine_key(threads=1), busy)
     monkeypatch.setattr(ensure, "_measure_apart", lambda **options: MACHINE)
     assert ensure_machine(threads=1) == MACHINE
     recent = replace(
         busy, description=replace(busy.description, measured_at=ensure.datetime.now(ensure.UTC).isoformat())
     )
-    save(machine_key(threads=1, quick=False), recent)
+    save(machine_key(threads=1), recent)
     assert ensure_machine(threads=1) == recent
 
 
@@ -190,7 +218,7 @@ def test_an_interrupt_stops_the_worker(cache, tmp_path):
 
 
 def test_the_parent_imports_no_torch(cache):
-    save(machine_key(threads=1, quick=False), MACHINE)
+    save(machine_key(threads=1), MACHINE)
     code = (
         "import sys; from boundby.machine.ensure import ensure_machine; ensure_machine(threads=1);"
         "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
@@ -203,7 +231,7 @@ def test_modules_in_the_working_directory_do_not_reach_the_worker(cache, tmp_pat
     (tmp_path / "torch.py").write_text("raise ImportError('the wrong torch')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ensure, "_PATIENCE_S", 120.0)
-    assert ensure_machine(threads=1, budget_s=1).ceilings
+    assert ensure_machine(threads=1, mode="quick", budget_s=1).ceilings
 
 
 def test_the_workers_environment_is_the_users_and_more():

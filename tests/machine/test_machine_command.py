@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from boundby.cli.machine import machine_command
+from boundby.api import measure_machine
+from boundby.cli.machine import AT_MOST_S, machine_command
 from boundby.cli.show import show_command
 from boundby.machine import ensure
 from boundby.machine.store import machine_key, save
@@ -19,7 +20,7 @@ def run(tmp_path, monkeypatch):
     """Runs the command where ceilings are kept for one thread, and measuring gives a machine of two threads at once."""
     monkeypatch.setenv("BOUNDBY_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    save(machine_key(threads=1, quick=False), MACHINE)
+    save(machine_key(threads=1), MACHINE)
     asked: list[dict[str, object]] = []
 
     def measure(*, progress, **options):
@@ -64,8 +65,49 @@ def test_json_stands_alone_on_stdout(run):
 
 
 def test_again_measures_and_quick_asks_for_less_time(run):
-    assert run("--again", "--threads", "1").asked[-1] == {"threads": 1, "budget_s": ensure.DEFAULT_BUDGET_S}
-    assert run("--again", "--quick").asked[-1] == {"threads": None, "budget_s": ensure.QUICK_BUDGET_S}
+    for options, threads, mode in (
+        (("--threads", "1"), 1, "default"),
+        (("--quick",), None, "quick"),
+        (("--full",), None, "full"),
+    ):
+        asked = run("--again", *options).asked[-1]
+        assert asked == {"threads": threads, "mode": mode, "budget_s": ensure.BUDGETS_S[mode]}
+
+
+def test_budgets_leave_room_for_the_start_of_the_process():
+    assert {mode: seconds < AT_MOST_S[mode] for mode, seconds in ensure.BUDGETS_S.items()} == {
+        "quick": True,
+        "default": True,
+        "full": True,
+    }
+
+
+def test_quick_and_full_exclude_each_other(run):
+    result = run("--quick", "--full")
+    assert result.exit_code == 2
+    assert "not both" in result.stderr
+    with pytest.raises(BoundbyError) as caught:
+        measure_machine(quick=True, full=True)
+    assert caught.value.code == "quick-and-full"
+
+
+def test_the_picture_is_written_by_its_extension_from_here_and_from_a_file(run, tmp_path):
+    assert run("--threads", "1", "-o", str(tmp_path / "m.svg")).exit_code == 0
+    picture = (tmp_path / "m.svg").read_text()
+    assert picture.startswith("<svg")
+    assert run("--threads", "1", "-o", str(tmp_path / "m.json")).exit_code == 0
+    again = CliRunner().invoke(show_command, [str(tmp_path / "m.json"), "-o", str(tmp_path / "again.SVG")])
+    assert again.exit_code == 0
+    assert (tmp_path / "again.SVG").read_text() == picture
+
+
+@pytest.mark.parametrize("name", ["m.png", "m", "m.html"])
+def test_another_extension_is_refused_before_measuring(run, tmp_path, name):
+    result = run("--again", "-o", str(tmp_path / name))
+    assert isinstance(result.exception, BoundbyError)
+    assert result.exception.code == "output-format"
+    assert ".json, .svg" in result.exception.message
+    assert result.asked == []
 
 
 def test_a_file_is_written_and_never_overwritten_unasked(run, tmp_path):

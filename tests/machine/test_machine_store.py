@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from boundby.machine.store import cache_folder, load, machine_key, machine_path, save
+from boundby.results.machine import Mode
 from boundby.results.machine_file import decode_machine
 
 MACHINE = decode_machine((Path(__file__).parent / "files" / "machine-version-1.json").read_bytes())
@@ -14,7 +15,7 @@ MACHINE = decode_machine((Path(__file__).parent / "files" / "machine-version-1.j
 
 @pytest.fixture
 def key():
-    return machine_key(threads=1, quick=False)
+    return machine_key(threads=1)
 
 
 def test_what_is_saved_is_loaded(tmp_path, key):
@@ -56,19 +57,18 @@ def test_a_cache_that_cannot_be_written_is_said_and_nothing_more(tmp_path, key):
 
 
 def test_ceilings_are_kept_apart_by_what_changes_them(tmp_path):
-    def path(threads: int | None = 1, quick: bool = False, **environ: str) -> Path:
-        return machine_path(machine_key(threads=threads, quick=quick, environ=environ), folder=tmp_path)
+    def path(threads: int | None = 1, mode: Mode = "default", **environ: str) -> Path:
+        return machine_path(machine_key(threads=threads, mode=mode, environ=environ), folder=tmp_path)
 
-    paths = [path(), path(2), path(None), path(quick=True), path(OMP_PROC_BIND="true"), path(MALLOC_ARENA_MAX="1")]
+    modes = [path(mode="quick"), path(mode="full")]
+    paths = [path(), path(2), path(None), *modes, path(OMP_PROC_BIND="true"), path(MALLOC_ARENA_MAX="1")]
     assert len(set(paths)) == len(paths)
     assert path() == path(HOME="/elsewhere")
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no CPU affinity")
 def test_another_affinity_is_another_key():
-    code = (
-        "import os; from boundby.machine.store import *; {}; print(machine_path(machine_key(threads=1, quick=False)))"
-    )
+    code = "import os; from boundby.machine.store import *; {}; print(machine_path(machine_key(threads=1)))"
     first = min(os.sched_getaffinity(0))
     outputs = {
         subprocess.run([sys.executable, "-c", code.format(more)], capture_output=True, text=True, check=True).stdout

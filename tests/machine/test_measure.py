@@ -126,7 +126,7 @@ def test_a_type_without_a_fast_path_is_found_within_a_bounded_time(monkeypatch):
 
     monkeypatch.setattr(matmul, "product_call", product)
     usable, _, (finding,) = usable_dtypes(DataSource(), clock=lambda: round(now[0]))
-    assert usable == ("fp32", "bf16", "fp64")
+    assert usable == ("fp32", "bf16", "fp64", "int8")
     assert finding.code == "dtype-slow"
     assert "fp16" in finding.message
     assert now[0] < 1e9
@@ -152,7 +152,7 @@ def test_measuring_in_process_leaves_settings_and_random_numbers_alone():
     torch.manual_seed(1)
     before = torch.get_rng_state()
     start = monotonic_ns()
-    machine = measure_machine(threads=1, budget_s=0.0)
+    machine = measure_machine(threads=1, mode="quick", budget_s=0.0)
     assert machine.ceilings
     assert machine.description.measured_at is not None
     assert monotonic_ns() > start

@@ -4,8 +4,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boundby.machine.probe import Probe, ProbeSet, Reading, Window, fixed_part, join, per_element, rate_of, slope
-from boundby.machine.rounds import Rounds, read_ceilings, take_rounds, unsteady_probes
+from boundby.machine.probe import (
+    Probe,
+    ProbeSet,
+    Reading,
+    Window,
+    fixed_part,
+    join,
+    median_of,
+    per_element,
+    rate_of,
+    seconds_of,
+    slope,
+)
+from boundby.machine.rounds import (
+    FEWEST_TO_CONFIRM,
+    MOST_SAMPLES,
+    Rounds,
+    read_ceilings,
+    take_rounds,
+    unconfirmed_readings,
+    unsteady_probes,
+)
 
 
 class FakeMachine:
@@ -39,6 +59,69 @@ def test_probes_take_turns_and_stop_at_the_deadline():
     assert machine.order[:9] == list("abcabcabc")
     assert rounds.rounds > 3
     assert machine.now_ns <= 1_000_000_000 + 20_000_000
+
+
+def test_rounds_end_as_soon_as_every_value_is_confirmed():
+    machine = FakeMachine()
+    probes = [machine.probe("a", 100_000), machine.probe("b", 200_000)]
+    rounds = take_rounds(probes, deadline_ns=10**12, clock=machine, faults=lambda: 0)
+    assert rounds.rounds == FEWEST_TO_CONFIRM
+    assert rounds.unconfirmed == frozenset()
+    assert machine.now_ns < 10**9
+
+
+def test_a_value_that_goes_on_moving_keeps_the_rounds_going_to_their_bound():
+    machine = FakeMachine()
+    calls = [0]
+
+    def getting_faster() -> None:
+        calls[0] += 1
+        machine.now_ns += 300_000_000 // calls[0]
+
+    probes = [Probe(key="moving", call=getting_faster), machine.probe("steady", 5_000_000)]
+    rounds = take_rounds(probes, deadline_ns=10**12, clock=machine, faults=lambda: 0, max_rounds=12)
+    assert rounds.rounds == 12
+    assert rounds.unconfirmed == {"moving"}
+    readings = [reading((key,), lambda windows: windows[0].seconds) for key in ("moving", "steady")]
+    assert unconfirmed_readings(readings, rounds) == 1
+
+
+def test_ceilings_keep_their_samples_and_say_whether_they_were_steady():
+    windows = {
+        "steady": [Window(seconds=s) for s in (1.0, 1.1, 1.05)],
+        "unsteady": [Window(seconds=s) for s in (1.0, 1.4, 1.3)],
+        "tiny": [Window(seconds=0.5)],
+    }
+    rounds = Rounds(windows=windows, rounds=3, dropped=0)
+    readings = [reading((key, "tiny"), rate_of(6.0), "flop/s") for key in ("steady", "unsteady")]
+    steady, unsteady = read_ceilings(readings, rounds, threads=1)
+    assert (steady.unsteady, unsteady.unsteady) == (False, True)
+    assert steady.windows == unsteady.windows == 3
+    assert steady.samples == (12.0, 10.0, 10.91)
+
+
+def test_of_several_ops_most_have_to_be_unsteady():
+    windows = {
+        key: [Window(seconds=s) for s in (1.0, last, last)] for key, last in (("a", 1.0), ("b", 2.0), ("c", 1.1))
+    }
+    rounds = Rounds(windows=windows, rounds=1, dropped=0)
+    (ceiling,) = read_ceilings([reading(("a", "b", "c"), median_of, span=True)], rounds, threads=1)
+    assert not ceiling.unsteady
+    (ceiling,) = read_ceilings([reading(("b",), median_of, span=True)], rounds, threads=1)
+    assert ceiling.unsteady
+
+
+@given(st.lists(st.floats(1e-9, 1e-2), min_size=1, max_size=200))
+def test_samples_are_bounded_hold_the_ends_and_keep_quantiles(seconds):
+    rounds = Rounds(windows={"a": [Window(seconds=s) for s in seconds]}, rounds=1, dropped=0)
+    (ceiling,) = read_ceilings([reading(("a",), seconds_of)], rounds, threads=1)
+    assert len(ceiling.samples) == min(len(seconds), MOST_SAMPLES)
+    assert min(ceiling.samples) == pytest.approx(min(seconds), rel=1e-3)
+    assert max(ceiling.samples) == pytest.approx(max(seconds), rel=1e-3)
+    below = sum(one <= sorted(ceiling.samples)[len(ceiling.samples) // 2] * 1.001 for one in seconds) / len(seconds)
+    assert below >= 0.45
+    if len(seconds) <= MOST_SAMPLES:
+        assert ceiling.samples == pytest.approx(seconds, rel=1e-3)
 
 
 def test_one_round_is_taken_even_if_the_deadline_has_passed():
@@ -113,7 +196,7 @@ def test_one_good_window_among_disturbed_ones_is_the_value():
 
 def test_windows_of_a_clock_that_steps_back_are_dropped_and_counted():
     machine = FakeMachine()
-    steps = iter([1] * 40 + [-1] * 3)
+    steps = iter([1] * 10 + [-1] * 3)
 
     def call() -> None:
         machine.now_ns += 30_000_000 * next(steps, 1)

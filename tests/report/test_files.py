@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from boundby.report.json import render_json
 from boundby.results.errors import BoundbyError
 from boundby.results.files import check_writable, decode_header, decode_report, encode, read_file, write_new
-from boundby.results.report import Remedy, Report
+from boundby.results.remedy import Predicted, Remedy
+from boundby.results.report import Report
 
 FILES = Path(__file__).parent / "files"
 NOBODY = 65534
@@ -85,7 +86,8 @@ def test_files_of_version_1_stay_readable(name: str) -> None:
 
 
 def test_remedies_survive() -> None:
-    remedy = Remedy(name="fused-optimizer", predicted={"speedup": 1.2, "reason": "203 ops fewer"}, advice="do")
+    predicted = Predicted(speedup=1.2, low=1.1, high=1.3, reason="203 ops fewer")
+    remedy = Remedy(name="fused-optimizer", predicted=predicted, advice="do")
     report = dataclasses.replace(sample_reports.overhead_bound(), remedies=(remedy,))
     assert decode_report(encode(report), name="x.json") == report
 

@@ -4,44 +4,85 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from boundby.cli.options import detect_display, json_option, output_option
+from boundby.cli.options import detect_display, json_option
+
+if TYPE_CHECKING:
+    from boundby.results.machine import Machine, Mode
+
+# What a person is told; the measuring itself aims lower, so that the start of its process fits in.
+AT_MOST_S: dict[Mode, int] = {"quick": 10, "default": 20, "full": 180}
+FORMATS = (".json", ".svg")
 
 
 @click.command("machine")
 @click.option("--again", is_flag=True, help="Measure even if ceilings are kept.")
-@click.option("--quick", is_flag=True, help="Take at most 8 seconds, with wider bands.")
+@click.option("--quick", is_flag=True, help="Take at most 10 seconds, with wider bands.")
+@click.option("--full", is_flag=True, help="Take up to 3 minutes: more sizes, compiled functions, sustained rates.")
 @click.option("--threads", type=click.IntRange(min=1), metavar="N", help="The thread count of torch to measure for.")
 @json_option
-@output_option
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the result to FILE; its extension picks the format: .json, or .svg for a picture of the roofline.",
+)
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def machine_command(
-    again: bool, quick: bool, threads: int | None, as_json: bool, output: Path | None, force: bool
+    again: bool, quick: bool, full: bool, threads: int | None, as_json: bool, output: Path | None, force: bool
 ) -> None:
     """Measure this machine's ceilings, or show those that are kept.
 
     The first use takes up to 20 seconds: matrix products, bandwidth, functions and the overhead of ops, all through
-    torch as your scripts use it. The result is kept and used by `boundby run`.
+    torch as your scripts use it, and beside them what native code reaches. The result is kept and used by
+    `boundby run`.
     """
     from boundby.cli.measuring_progress import measuring_progress
-    from boundby.machine.ensure import DEFAULT_BUDGET_S, QUICK_BUDGET_S, ensure_machine
+    from boundby.machine.ensure import ensure_machine
     from boundby.report.machine_table import render_machine
-    from boundby.results.files import check_writable, write_new
+    from boundby.results.files import check_writable
     from boundby.results.machine_file import encode_machine
 
+    if quick and full:
+        raise click.UsageError("Give --quick or --full, not both.")
     if output is not None:
-        check_writable(output, force)
-    with measuring_progress(at_most_s=8 if quick else 20) as progress:
-        machine = ensure_machine(
-            threads=threads, again=again, budget_s=QUICK_BUDGET_S if quick else DEFAULT_BUDGET_S, progress=progress
-        )
-    data = encode_machine(machine) + b"\n"
+        check_writable(output, force, formats=FORMATS)
+    mode: Mode = "quick" if quick else "full" if full else "default"
+    with measuring_progress(at_most_s=AT_MOST_S[mode]) as progress:
+        machine = ensure_machine(threads=threads, again=again, mode=mode, progress=progress)
     if output is not None:
-        write_new(output, data, force)
-        click.echo(f"Wrote {output}", err=True)
+        write_machine(machine, output, force=force)
     if as_json:
-        click.echo(data, nl=False)
+        click.echo(encode_machine(machine))
         return
     display = detect_display(sys.stdout)
     sys.stdout.write(render_machine(machine, width=display.width, color=display.color, unicode=display.unicode))
+
+
+def write_machine(machine: Machine, output: Path, *, force: bool) -> None:
+    """Writes a machine as its file's extension says, a machine file or a picture, and says so.
+
+    Args:
+        machine: what to write.
+        output: where to; ends in one of ``FORMATS``.
+        force: whether an existing file may be replaced.
+
+    Raises:
+        BoundbyError: ``no-roofline``, ``output-exists`` or ``output-unwritable``.
+    """
+    from boundby.results.files import write_new
+
+    if output.suffix.lower() == ".svg":
+        from boundby.report.roofline_picture import render_picture
+
+        data = render_picture(machine).encode()
+    else:
+        from boundby.results.machine_file import encode_machine
+
+        data = encode_machine(machine) + b"\n"
+    write_new(output, data, force)
+    click.echo(f"Wrote {output}", err=True)

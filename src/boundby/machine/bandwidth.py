@@ -1,11 +1,19 @@
 """Bandwidth ceilings: bytes a second against the working set, through eager ops on fp32 in memory already faulted in.
 
 What is counted, for n bytes a tensor: ``read`` (sum) n, ``write`` (fill_) n, ``copy`` (copy_) 2n, ``inplace`` (mul_)
-2n, ``triad`` (add of two tensors into a third) 3n. Memory that a store first has to fetch (write-allocate) is not
-counted, which is why write and copy show less than read and inplace. ``size_bytes`` is the working set: all the tensors
-of the op together. The time of the same op on a few elements is subtracted, and sizes at which little is left (the
-smallest ones) are left out. The sizes are a sweep, not what the operating system says of caches: the levels are in the
-curve.
+2n, ``triad`` (add of two tensors into a third) 3n: each byte that the op reads or writes, once. ``size_bytes`` is the
+working set: all the tensors of the op together. The time of the same op on a few elements is subtracted, and sizes at
+which little is left (the smallest ones) are left out.
+
+Not counted is what a store moves besides. A cache line that is written without having been read is first fetched from
+memory (write-allocate) and later written back, so that where memory binds, ``write`` moves 2n, ``copy`` 3n and
+``triad`` 4n, and they show a half, two thirds and three quarters of what the memory delivers, unless the op uses
+stores that go past the caches. ``read`` and ``inplace`` have no such traffic.
+
+The sizes are a sweep, not what the operating system says of caches, which on a shared machine may be the host's: the
+levels are in the curve (``bandwidth_levels`` in the room ``report`` finds them). With several threads a working set is
+shared among them, so their private caches add up; an op on fewer than 32 Ki elements runs on one thread however many
+there are.
 
 An op that writes into fresh memory is bound by page faults, not by this: see ``page_fault`` in ``overhead``.
 """
@@ -24,6 +32,9 @@ from boundby.machine.probe import Probe, ProbeSet, Reading, rate_of
 SMALLEST_BYTES = 4 << 10
 LARGEST_BYTES = 256 << 20
 STEP = 4
+# For a full measuring: finer, and past the largest last caches there are.
+FULL_LARGEST_BYTES = 1 << 30
+FULL_STEP = 2
 # A pass over more than this is done in pieces by successive calls, so that no call is long.
 PIECE_BYTES = 16 << 20
 # So much of what a pass touches before its next piece is touched untimed: probes share a buffer, and what the one
@@ -38,30 +49,36 @@ _STAGGER = 272
 _TINY = 4
 
 
-def working_sets(memory_bytes: int) -> tuple[int, ...]:
-    """The working sets to sweep, bytes: from 4 KiB by factors of 4 to 256 MiB or what memory allows.
+def working_sets(memory_bytes: int, *, step: int = STEP, largest_bytes: int = LARGEST_BYTES) -> tuple[int, ...]:
+    """The working sets to sweep, bytes: from 4 KiB by factors of ``step`` to the largest or what memory allows.
 
     Args:
-        memory_bytes: how much memory the sweep may take.
+        memory_bytes: how much memory the sweep may take; it binds whatever size the caches are said to have.
+        step: the factor between neighbours, at least 2.
+        largest_bytes: where the sweep ends if memory allows.
     """
-    largest = max(SMALLEST_BYTES, min(LARGEST_BYTES, memory_bytes))
+    largest = max(SMALLEST_BYTES, min(largest_bytes, memory_bytes))
     sizes, size = [], SMALLEST_BYTES
     while size <= largest:
         sizes.append(size)
-        size *= STEP
+        size *= step
     if largest > 2 * sizes[-1]:
         sizes.append(largest // 4096 * 4096)
     return tuple(sizes)
 
 
-def bandwidth_probes(data: DataSource, *, memory_bytes: int) -> ProbeSet:
-    """The sweep over working sets, for read, write, copy, in-place and triad.
+def bandwidth_probes(
+    data: DataSource, *, memory_bytes: int, step: int = STEP, largest_bytes: int = LARGEST_BYTES
+) -> ProbeSet:
+    """The sweep over working sets, for read, write, copy, in-place and triad; all of them share one buffer.
 
     Args:
         data: where the numbers come from.
         memory_bytes: how much memory the sweep may take.
+        step: the factor between neighbouring working sets, at least 2.
+        largest_bytes: where the sweep ends if memory allows.
     """
-    sizes = working_sets(memory_bytes)
+    sizes = working_sets(memory_bytes, step=step, largest_bytes=largest_bytes)
     buffer = data.large(sizes[-1] // _ITEM + 4 * _STAGGER)
     probes: list[Probe] = []
     readings: list[Reading] = []

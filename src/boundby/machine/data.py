@@ -23,6 +23,7 @@ class DataSource:
 
     def __init__(self) -> None:
         self._generator = torch.Generator(device="cpu").manual_seed(SEED)
+        self._large: dict[str, torch.Tensor] = {}
 
     @property
     def generator(self) -> torch.Generator:
@@ -48,10 +49,17 @@ class DataSource:
         return values
 
     def large(self, elements: int, *, dtype: str = "fp32") -> torch.Tensor:
-        """A vector of ``elements`` numbers near 1, a short random piece repeated: quick to fill where it is large."""
+        """A vector of ``elements`` numbers near 1, a short random piece repeated: quick to fill where it is large.
+
+        Calls for one dtype share memory as far as it goes, since what is measured by it needs no numbers of its own.
+        """
+        known = self._large.get(dtype)
+        if known is not None and known.numel() >= elements:
+            return known[:elements]
         piece = self.uniform(min(elements, 1 << 18), low=0.5, high=1.5, dtype=dtype)
         whole = torch.empty(elements, dtype=DTYPES[dtype], device="cpu")
         for start in range(0, elements, piece.numel()):
             part = whole[start : start + piece.numel()]
             part.copy_(piece[: part.numel()])
+        self._large[dtype] = whole
         return whole

@@ -81,7 +81,7 @@ def cpu_model(root: Path = Path("/")) -> str | None:
 
     Clouds give many CPUs one short name ("AMD EPYC"), so the numbers are part of it.
     """
-    text = _read(root / "proc/cpuinfo")
+    text = read_text(root / "proc/cpuinfo")
     if text is None:
         return platform.processor() or platform.machine() or None
     fields: dict[str, str] = {}
@@ -123,9 +123,9 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     tightest holds.
     """
     found = [
-        *(_quota_v2(text) for text in _group_files(root, "cpu.max", controller=None)),
+        *(_quota_v2(text) for text in group_files(root, "cpu.max", controller=None)),
         *(
-            _quota_v1(text, _read(path.with_name("cpu.cfs_period_us")))
+            _quota_v1(text, read_text(path.with_name("cpu.cfs_period_us")))
             for path, text in _group_paths(root, "cpu.cfs_quota_us", controller="cpu")
         ),
     ]
@@ -135,8 +135,8 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 def memory_limit(root: Path = Path("/")) -> int | None:
     """The most memory the control group allows (bytes), cgroup v2 or v1; None without a limit."""
     texts = [
-        *_group_files(root, "memory.max", controller=None),
-        *_group_files(root, "memory.limit_in_bytes", controller="memory"),
+        *group_files(root, "memory.max", controller=None),
+        *group_files(root, "memory.limit_in_bytes", controller="memory"),
     ]
     limits = [int(text) for text in texts if text.strip().isdigit() and 0 < int(text) < _NO_LIMIT]
     return min(limits, default=None)
@@ -144,7 +144,7 @@ def memory_limit(root: Path = Path("/")) -> int | None:
 
 def available_memory(root: Path = Path("/")) -> int | None:
     """How much memory this process can still take without swapping (bytes): free memory within the group's limit."""
-    text = _read(root / "proc/meminfo") or ""
+    text = read_text(root / "proc/meminfo") or ""
     found = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
     known = [int(found.group(1)) * 1024] if found else []
     limit = memory_limit(root)
@@ -180,13 +180,13 @@ def _physical_cores(root: Path, cpus: tuple[int, ...]) -> int:
     cores: set[str] = set()
     for cpu in cpus:
         topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-        siblings = _read(topology / "thread_siblings_list") or _read(topology / "core_cpus_list")
+        siblings = read_text(topology / "thread_siblings_list") or read_text(topology / "core_cpus_list")
         cores.add(siblings.strip() if siblings and siblings.strip() else f"cpu{cpu}")
     return len(cores)
 
 
 def _memory_total(root: Path) -> int | None:
-    found = re.search(r"^MemTotal:\s+(\d+) kB", _read(root / "proc/meminfo") or "", re.MULTILINE)
+    found = re.search(r"^MemTotal:\s+(\d+) kB", read_text(root / "proc/meminfo") or "", re.MULTILINE)
     return int(found.group(1)) * 1024 if found else None
 
 
@@ -205,7 +205,14 @@ def _quota_v1(quota: str, period: str | None) -> float | None:
     return quota_us / period_us if quota_us > 0 and period_us > 0 else None
 
 
-def _group_files(root: Path, name: str, *, controller: str | None) -> list[str]:
+def group_files(root: Path, name: str, *, controller: str | None) -> list[str]:
+    """The texts of the files called ``name`` of this process's control group and of all above it, its own first.
+
+    Args:
+        root: where ``proc`` and ``sys`` are found.
+        name: the file's name.
+        controller: the cgroup v1 controller; None for cgroup v2.
+    """
     return [text for _, text in _group_paths(root, name, controller=controller)]
 
 
@@ -223,7 +230,7 @@ def _group_paths(root: Path, name: str, *, controller: str | None) -> list[tuple
     for mount in mounts:
         own = mount / (_own_group(root, controller) or "").lstrip("/")
         for folder in (own, *own.parents):
-            text = _read(folder / name)
+            text = read_text(folder / name)
             if text is not None:
                 found.append((folder / name, text))
             if folder == mount:
@@ -232,7 +239,7 @@ def _group_paths(root: Path, name: str, *, controller: str | None) -> list[tuple
 
 
 def _own_group(root: Path, controller: str | None) -> str | None:
-    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
         parts = line.split(":", 2)
         if len(parts) != 3:
             continue
@@ -242,7 +249,7 @@ def _own_group(root: Path, controller: str | None) -> str | None:
     return None
 
 
-def _read(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
     """A small file's text; None where it is not there or may not be read, a plain answer where /proc and /sys go."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")

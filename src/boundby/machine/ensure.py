@@ -19,13 +19,18 @@ import msgspec
 from boundby.machine.describe import process_affinity, torch_version, usable_cores
 from boundby.machine.store import load, machine_key, save
 from boundby.results.errors import BoundbyError
-from boundby.results.machine import Finding, Machine
+from boundby.results.machine import Finding, Machine, Mode
 from boundby.results.machine_file import decode_machine
 from boundby.timing.clock import monotonic_ns
 
-DEFAULT_BUDGET_S = 18.0
-# Up to this budget the ceilings are kept as quick ones and never stand in for thoroughly measured ones.
-QUICK_BUDGET_S = 8.0
+# How long measuring may take, seconds, the start of its process included.
+BUDGETS_S: dict[Mode, float] = {"quick": 8.0, "default": 18.0, "full": 165.0}
+# Whose kept ceilings will do for each, the best first: those of a shorter measuring never stand in for a longer one.
+_SERVED_BY: dict[Mode, tuple[Mode, ...]] = {
+    "quick": ("full", "default", "quick"),
+    "default": ("full", "default"),
+    "full": ("full",),
+}
 # A worker that has said nothing for this long, beyond its budget, is stuck.
 _PATIENCE_S = 60.0
 _GRACE_S = 2.0
@@ -41,7 +46,8 @@ def ensure_machine(
     *,
     threads: int | None = None,
     again: bool = False,
-    budget_s: float = DEFAULT_BUDGET_S,
+    mode: Mode = "default",
+    budget_s: float | None = None,
     progress: Progress | None = None,
 ) -> Machine:
     """This machine with its ceilings: those kept from before, or measured now in a fresh process and kept.
@@ -49,8 +55,8 @@ def ensure_machine(
     Args:
         threads: the thread count of torch they are for; what torch takes by itself here where None.
         again: measure even if there are kept ones.
-        budget_s: how long measuring may take, seconds, the start of the process included; 8 or less is a quick
-            measuring, whose result is used only by those who ask for a quick one.
+        mode: how thoroughly. What a longer measuring gave is used where a shorter one is asked for, never the reverse.
+        budget_s: how long measuring may take, seconds, the start of the process included; the mode's own where None.
         progress: told (share done, what is being done) while measuring; not called where kept ceilings are used.
 
     Returns:
@@ -62,23 +68,19 @@ def ensure_machine(
     """
     if torch_version() is None:
         raise BoundbyError("no-torch", "There is no torch in this Python environment.", "Install it: pip install torch")
-    quick = budget_s <= QUICK_BUDGET_S
-    key = machine_key(threads=threads, quick=quick)
     findings: tuple[Finding, ...] = ()
-    if not again:
-        # A thorough measuring serves as well where a quick one would do.
-        thorough = machine_key(threads=threads, quick=False)
-        kept, findings = load(thorough)
-        if kept is None and quick:
-            kept, more = load(key)
-            findings = (*findings, *more)
+    for serving in () if again else _SERVED_BY[mode]:
+        kept, damage = load(machine_key(threads=threads, mode=serving))
+        # A damaged file of another mode is not replaced now, and would be told again each time.
+        findings = damage if serving == mode else ()
         if kept is not None and not _outlived(kept):
             return kept
-    machine = _measure_apart(threads=threads, budget_s=budget_s, progress=progress)
-    findings = (*findings, *save(key, machine))
+    budget_s = BUDGETS_S[mode] if budget_s is None else budget_s
+    machine = _measure_apart(threads=threads, mode=mode, budget_s=budget_s, progress=progress)
+    findings = (*findings, *save(machine_key(threads=threads, mode=mode), machine))
     if threads is None and not findings:
         # So that asking for the number that torch takes by itself does not measure a second time.
-        findings = save(machine_key(threads=machine.description.threads, quick=quick), machine)
+        findings = save(machine_key(threads=machine.description.threads, mode=mode), machine)
     return replace(machine, findings=(*machine.findings, *findings))
 
 
@@ -90,13 +92,13 @@ def _outlived(machine: Machine) -> bool:
     return age > _BUSY_LIFETIME
 
 
-def _measure_apart(*, threads: int | None, budget_s: float, progress: Progress | None) -> Machine:
+def _measure_apart(*, threads: int | None, mode: Mode, budget_s: float, progress: Progress | None) -> Machine:
     """Runs the worker and returns what it measured."""
     cores = usable_cores(affinity=process_affinity())
     reading, writing = os.pipe()
     command = [
         *(sys.executable, "-P", "-m", "boundby.machine.worker"),
-        *("--output", str(writing), "--budget", str(budget_s), "--started", str(monotonic_ns())),
+        *("--output", str(writing), "--budget", str(budget_s), "--started", str(monotonic_ns()), "--mode", mode),
         *(("--threads", str(threads)) if threads is not None else ()),
     ]
     with open(reading, "rb", buffering=0) as reports, tempfile.TemporaryFile() as errors:

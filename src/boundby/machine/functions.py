@@ -34,8 +34,11 @@ aten = torch.ops.aten
 
 
 @dataclass(frozen=True, slots=True)
-class _Arguments:
-    """Tensors of one size and dtype for the ops to take: shape (rows, width) or its flat view."""
+class Arguments:
+    """Tensors of one size and dtype for the ops to take; all are flat and of one length.
+
+    ``positive`` goes to functions of positive numbers and to divisors, ``small`` to sin, cos and saved results.
+    """
 
     x: torch.Tensor
     y: torch.Tensor
@@ -49,14 +52,17 @@ class _Arguments:
 
     @property
     def rows(self) -> torch.Tensor:
+        """``x`` in rows of 128 elements, or in one row where it is shorter."""
         return self.x.view(-1, min(ROW, self.x.numel()))
 
     @property
     def channels(self) -> torch.Tensor:
+        """``x`` as (1, 16 channels, elements), or one channel where it is too short for that."""
         return self.x.view(1, CHANNELS, -1) if self.x.numel() >= CHANNELS * 2 else self.x.view(1, 1, -1)
 
 
-Maker = Callable[[_Arguments], Callable[[], object]]
+# From arguments to the call that is timed.
+Maker = Callable[[Arguments], Callable[[], object]]
 
 
 def _unary(op: Callable[..., object]) -> Maker:
@@ -72,12 +78,12 @@ def _gradient(op: Callable[..., object], **options: object) -> Maker:
     return lambda a: partial(op, a.x, a.small, **options, grad_input=a.out)
 
 
-def _layer_norm(a: _Arguments) -> Callable[[], object]:
+def _layer_norm(a: Arguments) -> Callable[[], object]:
     width = a.rows.shape[1]
     return partial(aten.native_layer_norm, a.rows, [width], a.y[:width], a.z[:width], 1e-5)
 
 
-def _layer_norm_backward(a: _Arguments) -> Callable[[], object]:
+def _layer_norm_backward(a: Arguments) -> Callable[[], object]:
     width = a.rows.shape[1]
     _, mean, scale = aten.native_layer_norm(a.rows, [width], a.y[:width], a.z[:width], 1e-5)
     gradient = a.y.view_as(a.rows)
@@ -87,7 +93,7 @@ def _layer_norm_backward(a: _Arguments) -> Callable[[], object]:
     )
 
 
-def _batch_norm(a: _Arguments) -> Callable[[], object]:
+def _batch_norm(a: Arguments) -> Callable[[], object]:
     x = a.channels
     count = x.shape[1]
     mean, variance = torch.zeros(count), torch.ones(count)
@@ -95,7 +101,7 @@ def _batch_norm(a: _Arguments) -> Callable[[], object]:
     return partial(aten.native_batch_norm, x, weight, bias, mean, variance, True, 0.1, 1e-5)
 
 
-def _batch_norm_backward(a: _Arguments) -> Callable[[], object]:
+def _batch_norm_backward(a: Arguments) -> Callable[[], object]:
     x = a.channels
     count = x.shape[1]
     mean, variance = torch.zeros(count), torch.ones(count)
@@ -109,7 +115,7 @@ def _batch_norm_backward(a: _Arguments) -> Callable[[], object]:
 
 
 def _softmax_backward(op: Callable[..., object]) -> Maker:
-    def make(a: _Arguments) -> Callable[[], object]:
+    def make(a: Arguments) -> Callable[[], object]:
         result = torch.softmax(a.rows, 1)
         return partial(op, a.y.view_as(result), result, 1, result.dtype)
 
@@ -174,11 +180,14 @@ FUNCTIONS: dict[str, Maker] = {
 MAKERS: dict[str, tuple[str, ...]] = {
     "fp32": tuple(FUNCTIONS),
     "bf16": (
-        "add", "mul", "scale", "div", "rsqrt", "exp", "tanh", "sigmoid", "gelu", "silu", "relu", "where",
-        "gelu_backward", "silu_backward", "threshold_backward", "softmax", "softmax_backward", "layer_norm",
-        "sum", "dropout",
+        "add", "mul", "scale", "div", "sqrt", "rsqrt", "exp", "log", "sin", "cos", "tanh", "erf", "sigmoid", "gelu",
+        "silu", "relu", "where", "gelu_backward", "silu_backward", "threshold_backward", "softmax", "softmax_backward",
+        "layer_norm", "sum", "dropout",
     ),
-    "fp64": ("add", "mul", "div", "sqrt", "exp", "log", "cos", "tanh", "sigmoid", "relu", "softmax", "sum"),
+    "fp64": (
+        "add", "mul", "div", "sqrt", "rsqrt", "exp", "log", "sin", "cos", "tanh", "erf", "sigmoid", "relu", "softmax",
+        "sum",
+    ),
 }  # fmt: skip
 
 
@@ -218,7 +227,7 @@ def function_probes(data: DataSource, *, threads: int) -> ProbeSet:
         )
 
     for dtype, names in MAKERS.items():
-        large, tiny = _arguments(data, elements, dtype), _arguments(data, _TINY, dtype)
+        large, tiny = function_arguments(data, elements, dtype), function_arguments(data, _TINY, dtype)
         for name in names:
             add(name, dtype, FUNCTIONS[name](large), FUNCTIONS[name](tiny))
     for name, source, target in (("to_bf16", "fp32", "bf16"), ("to_fp32", "bf16", "fp32")):
@@ -235,8 +244,15 @@ def function_probes(data: DataSource, *, threads: int) -> ProbeSet:
     return ProbeSet(probes=tuple(probes), readings=tuple(readings))
 
 
-def _arguments(data: DataSource, elements: int, dtype: str) -> _Arguments:
-    return _Arguments(
+def function_arguments(data: DataSource, elements: int, dtype: str) -> Arguments:
+    """The normal arguments that the head of this file describes.
+
+    Args:
+        data: where the numbers come from.
+        elements: the length of each tensor; a multiple of 128, or less than that.
+        dtype: their data type, by its short name.
+    """
+    return Arguments(
         x=data.normal(elements, dtype=dtype),
         y=data.normal(elements, dtype=dtype),
         z=data.normal(elements, dtype=dtype),

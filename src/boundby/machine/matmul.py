@@ -12,6 +12,12 @@ Names and shapes (batch, m, n, k):
   backward (it makes the scores again), the full count without a causal mask.
 - ``mv``: a skinny product (m of 1 to 8) with a weight of (n, k) in ``nn.Linear``'s layout; unit byte/s, counting the
   weight, the input and the output once. Successive calls take successive rows of a large weight, so that none is long.
+
+``int8`` products are ``torch._int_mm``, which adds up in 32-bit integers; their FLOP are integer operations. tf32 and
+fp8 are arithmetic that only accelerators have: on a CPU there is nothing to measure.
+
+Beside the rates stands ``matmul/mm DTYPE`` (kind overhead): the time of a 2 x 2 product, which is what the rates are
+free of. With it, a rate tells the time of a whole call.
 """
 
 from __future__ import annotations
@@ -24,18 +30,29 @@ from functools import partial
 import torch
 
 from boundby.machine.data import DTYPES, DataSource
-from boundby.machine.probe import Probe, ProbeSet, Reading, Unit, rate_of, taking_turns
+from boundby.machine.probe import Probe, ProbeSet, Reading, Unit, rate_of, seconds_of, taking_turns
 from boundby.results.machine import Finding
 from boundby.timing.clock import Clock, monotonic_ns
 
 # A type that is this much slower than fp32 has no hardware path here: large products of it are not tried.
 SLOW_DTYPE = 4.0
+# What is tried besides fp32, the likeliest first.
+TRIED_DTYPES = ("bf16", "fp64", "fp16", "int8")
 
 SQUARES = {
     "fp32": (16, 32, 48, 64, 96, 128, 256, 512, 1024),
     "bf16": (64, 128, 256, 512, 1024),
     "fp16": (128, 512),
-    "fp64": (64, 128, 256, 512),
+    "fp64": (32, 64, 128, 256, 512),
+    "int8": (64, 128, 256, 512, 1024),
+}
+# More of them for a full measuring: a finer sweep, and past what the caches hold.
+FULL_SQUARES = {
+    "fp32": (24, 192, 384, 768, 1536, 2048),
+    "bf16": (32, 48, 96, 192, 384, 768, 1536, 2048),
+    "fp16": (64, 256, 1024),
+    "fp64": (16, 24, 48, 96, 192, 384, 768, 1024),
+    "int8": (32, 48, 96, 192, 384, 768, 1536, 2048),
 }
 
 # Shapes of models' layers: rows of a batch of tokens by widths, few classes, one head's products, weight gradients.
@@ -79,6 +96,10 @@ SHAPES: dict[str, tuple[tuple[str, tuple[int, int, int, int]], ...]] = {
         ("mm_tn", (1, 192, 64, 2048)),
     ),
     "fp64": (("mm_nt", (1, 128, 256, 256)),),
+    "int8": (
+        ("mm_nt", (1, 32, 256, 256)),
+        ("mm_nt", (1, 512, 512, 512)),
+    ),
 }
 
 # (N, Cin, height, Cout, kernel, stride, groups), square images, "same" padding.
@@ -110,20 +131,24 @@ FLAT_DEPTHS = (2048, 768)
 WEIGHT_PIECE_BYTES = 16 << 20
 
 
-def matmul_probes(data: DataSource, *, dtypes: tuple[str, ...], memory_bytes: int) -> ProbeSet:
+def matmul_probes(data: DataSource, *, dtypes: tuple[str, ...], memory_bytes: int, full: bool = False) -> ProbeSet:
     """Products, convolutions, attention and skinny products.
 
     Args:
         data: where the matrices come from.
         dtypes: the dtypes that are fast enough here to be measured in full (see ``usable_dtypes``).
         memory_bytes: how much memory all of them may take together.
+        full: whether to sweep square products finely and up to 2048 x 2048.
     """
     board = _Board()
     for dtype in dtypes:
         tiny = board.probe(f"mm tiny {dtype}", product_call(data, "mm", (1, 2, 2, 2), dtype))
-        tiny_batch = board.probe(f"bmm tiny {dtype}", product_call(data, "mm", (2, 2, 2, 2), dtype))
-        squares = tuple(("mm", (1, size, size, size)) for size in SQUARES.get(dtype, ()))
-        for name, shape in squares + SHAPES.get(dtype, ()):
+        board.call_time(f"matmul/mm {dtype}", dtype, tiny)
+        squares = tuple(("mm", (1, size, size, size)) for size in square_sizes(dtype, memory_bytes, full=full))
+        shapes = squares + SHAPES.get(dtype, ())
+        if any(shape[0] > 1 for _, shape in shapes):
+            tiny_batch = board.probe(f"bmm tiny {dtype}", product_call(data, "mm", (2, 2, 2, 2), dtype))
+        for name, shape in shapes:
             key = board.probe(f"{name} {shape} {dtype}", product_call(data, name, shape, dtype))
             board.rate(name, dtype, shape, (key, tiny if shape[0] == 1 else tiny_batch), product_flops(shape))
     _add_convolutions(board, data, "fp32", CONVOLUTIONS)
@@ -135,6 +160,20 @@ def matmul_probes(data: DataSource, *, dtypes: tuple[str, ...], memory_bytes: in
         if dtype in SKINNY_CACHED:
             _add_skinny(board, data, dtype, memory_bytes // 2)
     return ProbeSet(probes=tuple(board.probes), readings=tuple(board.readings))
+
+
+def square_sizes(dtype: str, memory_bytes: int, *, full: bool = False) -> tuple[int, ...]:
+    """The sizes of square products to measure, smallest first.
+
+    Args:
+        dtype: of the matrices.
+        memory_bytes: how much memory all matmul probes may take together; one product takes a sixteenth at most.
+        full: whether to take the finer sweep.
+    """
+    sizes = SQUARES.get(dtype, ()) + (FULL_SQUARES.get(dtype, ()) if full else ())
+    # An integer product's result has four bytes a number.
+    item = 2 if dtype == "int8" else DTYPES[dtype].itemsize
+    return tuple(sorted(size for size in sizes if size <= 1024 or 3 * item * size * size <= memory_bytes // 16))
 
 
 @contextmanager
@@ -168,7 +207,7 @@ def usable_dtypes(
     usable, findings, board = ["fp32"], [], _Board()
     size = 128
     reference = _fastest(product_call(data, "mm", (1, size, size, size), "fp32"), clock)
-    for dtype in ("bf16", "fp64", "fp16"):
+    for dtype in TRIED_DTYPES:
         tried, seconds = 16, 0.0
         try:
             seconds = _fastest(product_call(data, "mm", (1, tried, tried, tried), dtype), clock)
@@ -214,8 +253,14 @@ def product_flops(shape: tuple[int, int, int, int]) -> int:
 def product_call(
     data: DataSource, name: str, shape: tuple[int, int, int, int], dtype: str
 ) -> Callable[[], torch.Tensor]:
-    """One product of ``shape`` (batch, m, n, k) into an existing output, laid out as ``name`` says."""
+    """One product of ``shape`` (batch, m, n, k) into an existing output, laid out as ``name`` says.
+
+    Raises:
+        ValueError: a batch of int8 products was asked for, which torch does not have.
+    """
     batch, m, n, k = shape
+    if dtype == "int8":
+        return _integer_product_call(data, name, shape)
     lead = () if batch == 1 else (batch,)
     scale = k**-0.5
     left = data.normal(*lead, k, m, dtype=dtype).mT if name == "mm_tn" else data.normal(*lead, m, k, dtype=dtype)
@@ -225,6 +270,19 @@ def product_call(
         right = data.normal(*lead, k, n, dtype=dtype, scale=scale)
     out = torch.empty(*lead, m, n, dtype=DTYPES[dtype], device="cpu")
     return partial(torch.mm if batch == 1 else torch.bmm, left, right, out=out)
+
+
+def _integer_product_call(data: DataSource, name: str, shape: tuple[int, int, int, int]) -> Callable[[], torch.Tensor]:
+    batch, m, n, k = shape
+    if batch != 1:
+        raise ValueError(f"there are no batches of int8 products; got {batch}")
+
+    def matrix(rows: int, columns: int) -> torch.Tensor:
+        return (data.integers(rows, columns, below=255) - 127).to(torch.int8)
+
+    left = matrix(k, m).mT if name == "mm_tn" else matrix(m, k)
+    right = matrix(n, k).mT if name == "mm_nt" else matrix(k, n)
+    return partial(torch._int_mm, left, right, out=torch.empty(m, n, dtype=torch.int32, device="cpu"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +330,11 @@ class _Board:
     def probe(self, key: str, call: Callable[[], object]) -> str:
         self.probes.append(Probe(key=key, call=call))
         return key
+
+    def call_time(self, name: str, dtype: str, key: str) -> None:
+        self.readings.append(
+            Reading(kind="overhead", name=name, keys=(key,), formula=seconds_of, unit="s", dtype=dtype)
+        )
 
     def rate(
         self, name: str, dtype: str, shape: tuple[int, ...], keys: tuple[str, str], work: float, unit: Unit = "flop/s"

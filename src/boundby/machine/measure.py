@@ -1,4 +1,4 @@
-"""Measures this machine's ceilings through eager torch, within a time and a memory bound."""
+"""Measures this machine's ceilings, within a time and a memory bound."""
 
 from __future__ import annotations
 
@@ -8,25 +8,21 @@ from contextlib import contextmanager
 import torch
 
 from boundby.machine.anchors import NAMES, Anchors, anchor_memory
-from boundby.machine.bandwidth import bandwidth_probes
+from boundby.machine.consistency import checked
 from boundby.machine.data import DataSource
 from boundby.machine.describe import available_memory, describe_machine, now_text, threads_findings
-from boundby.machine.functions import function_probes
-from boundby.machine.matmul import matmul_probes, usable_dtypes
-from boundby.machine.overhead import overhead_probes
-from boundby.machine.probe import Reading, Window, join, seconds_of
-from boundby.machine.rounds import Rounds, read_ceilings, take_rounds, unsteady_probes
-from boundby.results.machine import Finding, Machine
+from boundby.machine.memory import memory_allowance, memory_findings, peak_memory
+from boundby.machine.modes import finish_work, prepare_work
+from boundby.machine.probe import Reading, Window, seconds_of
+from boundby.machine.rounds import MAX_ROUNDS, Rounds, read_ceilings, take_rounds, unconfirmed_readings, unsteady_probes
+from boundby.results.machine import Finding, Machine, Measuring, Mode
 from boundby.timing.clock import Clock, monotonic_ns
 
-MOST_MEMORY_BYTES = 2 << 30
-MOST_MEMORY_SHARE = 0.25
-# torch itself, its workspaces, and the probes whose size does not depend on memory.
-_FIXED_MEMORY_BYTES = 480 << 20
 # With fewer rounds than this, one bad moment decides a ceiling.
 FEWEST_ROUNDS = 5
 # Above this share of probes whose median is over 1.25 times their fastest, the machine was not quiet.
 _UNSTEADY_SHARE = 0.1
+_MOST_ROUNDS: dict[Mode, int] = {"quick": MAX_ROUNDS, "default": MAX_ROUNDS, "full": 2 * MAX_ROUNDS}
 
 Progress = Callable[[float, str], None]
 
@@ -34,42 +30,41 @@ Progress = Callable[[float, str], None]
 def measure_machine(
     *,
     threads: int | None = None,
+    mode: Mode = "default",
     budget_s: float = 18.0,
     progress: Progress | None = None,
     affinity: tuple[int, ...] | None = None,
     clock: Clock = monotonic_ns,
+    started_ns: int | None = None,
 ) -> Machine:
     """This computer and its ceilings, measured in this process.
 
     Args:
         threads: how many threads torch is to use; as many as it uses now where None. The setting is put back.
+        mode: how much is measured; see ``modes``.
         budget_s: how long it may take, seconds. At least one round of all probes is taken, however small the budget.
         progress: told (share done, what is being done) now and then.
         affinity: the CPUs this process may run on, where they were read before torch bound its threads to some of
             them; asked of the operating system where None.
         clock: nanoseconds.
+        started_ns: when the budget began, by ``clock``; now where None.
 
     Returns:
         The machine. Ceilings that no probe could give are absent; findings say what is unusable or was unsteady.
     """
-    deadline_ns = clock() + int(budget_s * 1e9)
+    started_ns = clock() if started_ns is None else started_ns
+    deadline_ns = started_ns + int(budget_s * 1e9)
+    available = available_memory()
     tell = progress or (lambda share, what: None)
     tell(0.0, "preparing")
     with _settings(threads) as used:
-        memory = memory_allowance(available_memory())
+        memory = memory_allowance(available, compiling=mode == "full")
         data = DataSource()
-        anchors = Anchors(used, memory_bytes=anchor_memory(available_memory()))
+        anchors = Anchors(used, memory_bytes=anchor_memory(available))
         try:
-            dtypes, slow, findings = usable_dtypes(data, clock=clock)
-            probes = join(
-                (
-                    overhead_probes(data),
-                    function_probes(data, threads=used),
-                    matmul_probes(data, dtypes=dtypes, memory_bytes=memory // 2),
-                    slow,
-                    bandwidth_probes(data, memory_bytes=memory // 4),
-                )
-            )
+            work = prepare_work(mode, data, threads=used, memory_bytes=memory, budget_s=budget_s, clock=clock)
+            # The share of the time that is left for what comes after the rounds.
+            late = work.after_s / budget_s if budget_s else 0.0
             anchor_windows: dict[str, list[Window]] = {f"anchor {name}": [] for name in NAMES}
 
             def between() -> None:
@@ -77,11 +72,12 @@ def measure_machine(
                     anchor_windows[f"anchor {name}"].append(Window(seconds=seconds))
 
             rounds = take_rounds(
-                probes.probes,
-                deadline_ns=deadline_ns,
+                work.probes.probes,
+                deadline_ns=deadline_ns - int(work.after_s * 1e9),
                 clock=clock,
+                max_rounds=_MOST_ROUNDS[mode],
                 between=between,
-                progress=lambda share: tell(share, "measuring"),
+                progress=lambda share: tell(share * (1.0 - late), "measuring"),
             )
         finally:
             anchors.close()
@@ -90,27 +86,43 @@ def measure_machine(
             rounds=rounds.rounds,
             dropped=rounds.dropped,
             broken=rounds.broken,
+            unconfirmed=rounds.unconfirmed,
         )
-        ceilings = read_ceilings(probes.readings + _anchor_readings(), everything, threads=used)
+        ceilings = (
+            *read_ceilings(work.probes.readings + _anchor_readings(), everything, threads=used),
+            *read_ceilings(work.alone.readings, everything, threads=1),
+        )
+        more, found = finish_work(
+            mode,
+            data,
+            ceilings,
+            threads=used,
+            memory_bytes=memory,
+            clock=clock,
+            tell=lambda what: tell(1.0 - late, what),
+        )
     description = describe_machine(threads=used, affinity=affinity, measured_at=now_text())
-    tell(1.0, "done")
-    return Machine(
-        description=description,
-        ceilings=ceilings,
-        findings=(*threads_findings(description), *findings, *_noise_findings(everything)),
+    measuring = Measuring(
+        mode=mode,
+        seconds=round((clock() - started_ns) * 1e-9, 3),
+        rounds=rounds.rounds,
+        unconfirmed=unconfirmed_readings((*work.probes.readings, *work.alone.readings), rounds),
+        peak_memory_bytes=peak_memory(),
     )
-
-
-def memory_allowance(available_bytes: int | None) -> int:
-    """How much memory the probes' data may take (bytes): within 2 GiB and a quarter of what is there, torch included.
-
-    Args:
-        available_bytes: the memory this process can still take; None where unknown.
-    """
-    most = MOST_MEMORY_BYTES
-    if available_bytes is not None:
-        most = min(most, int(available_bytes * MOST_MEMORY_SHARE))
-    return max(32 << 20, min(1 << 30, most - _FIXED_MEMORY_BYTES))
+    tell(1.0, "done")
+    machine = Machine(
+        description=description,
+        ceilings=(*ceilings, *more),
+        findings=(
+            *threads_findings(description),
+            *_noise_findings(everything),
+            *memory_findings(measuring.peak_memory_bytes, available),
+            *work.findings,
+            *found,
+        ),
+        measuring=measuring,
+    )
+    return checked(machine)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Overhead ceilings: seconds an op costs from Python when there is next to nothing to do, by kind of op, grad off.
+"""Overhead ceilings: seconds an op costs from Python when there is next to nothing to do, by kind, grad mode off.
 
 Each kind of ``OpKind`` is the median over representative ops on 1 to 64 elements; low and high are the cheapest and the
 dearest of them. Beside the kinds:
@@ -9,9 +9,13 @@ dearest of them. Beside the kinds:
 - ``page_fault``: one first touch of fresh memory, seconds per minor fault as the operating system counts them: a fill
   of freshly mapped memory with its unmapping, less the same fill of memory that is there;
 - ``allocation``: one storage of 64 KiB taken and given back;
-- ``autograd_node``: what grad mode adds to a forward op (its node, made and freed); ``autograd_backward``: what one
-  node costs in backward besides the ops it runs;
-- ``python_call``, ``clock_read``, ``module_call`` (an ``nn.Module`` whose forward does nothing).
+- ``pointwise_out``: pointwise ops that write to an existing tensor, so that none is made for the result;
+- ``autograd_off`` and ``autograd_on``: one of a chain of additions in grad mode off and on, called from Python; what
+  the second has more is ``autograd_node`` (the node, made and freed); ``autograd_backward``: what one node costs in
+  backward besides the ops it runs;
+- ``python_call``, ``clock_read``, ``module_call`` (an ``nn.Module`` whose forward does nothing);
+- ``ufunc`` and ``ufunc_out``, of the stack ``numpy``: one call of a numpy ufunc on 8 elements of fp32, with a new array
+  for its result and with an existing one.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import mmap
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -56,18 +61,21 @@ def overhead_probes(data: DataSource) -> ProbeSet:
     probes: list[Probe] = []
     readings: list[Reading] = []
 
-    def read(name: str, keys: Sequence[str], formula: Formula, *, span: bool = False) -> None:
-        readings.append(Reading(kind="overhead", name=name, keys=tuple(keys), formula=formula, unit="s", span=span))
+    def read(name: str, keys: Sequence[str], formula: Formula, *, span: bool = False, stack: str = "torch") -> None:
+        readings.append(
+            Reading(kind="overhead", name=name, keys=tuple(keys), formula=formula, unit="s", span=span, stack=stack)
+        )
 
     def add(calls: Calls) -> list[str]:
         probes.extend(Probe(key=f"overhead {name}", call=call) for name, call in calls.items())
         return [f"overhead {name}" for name in calls]
 
-    for kind, calls in _kinds(data).items():
-        keys = add(calls)
-        read(kind, keys, median_of, span=True)
-        for op, key in zip(calls, keys, strict=True):
-            read(f"{kind}/{op}", (key,), seconds_of)
+    for stack, kinds in (("torch", _kinds(data)), ("numpy", _ufuncs(data))):
+        for kind, calls in kinds.items():
+            keys = add({f"{kind}/{op}": call for op, call in calls.items()})
+            read(kind, keys, median_of, span=True, stack=stack)
+            for op, key in zip(calls, keys, strict=True):
+                read(f"{kind}/{op}", (key,), seconds_of, stack=stack)
     for name, make in (("foreach", _foreach), ("fused_optimizer", _fused)):
         small, large = add({f"{name} {count}": make(data, count) for count in (SMALL_LIST, LARGE_LIST)})
         read(name, (small, large), fixed_part(SMALL_LIST, LARGE_LIST))
@@ -83,6 +91,8 @@ def overhead_probes(data: DataSource) -> ProbeSet:
     }
     plain_long, plain_short, grad_long, grad_short, back_long, back_short = add(chains)
     links = LONG_CHAIN - SHORT_CHAIN
+    read("autograd_off", (plain_long, plain_short), slope(links))
+    read("autograd_on", (grad_long, grad_short), slope(links))
     read("autograd_node", (grad_long, grad_short, plain_long, plain_short), slope(links, less=True))
     read("autograd_backward", (back_long, back_short, grad_long, grad_short), slope(links, less=True))
     fresh, touched = add({"fresh memory": _touch_fresh, "touched memory": _touched_memory()})
@@ -128,6 +138,11 @@ def _kinds(data: DataSource) -> dict[str, Calls]:
             "compare": partial(torch.gt, x, 0.0),
             "where": partial(torch.where, mask, x, y),
             "tanh_backward": partial(aten.tanh_backward, x, y),
+        },
+        "pointwise_out": {
+            "add": partial(torch.add, x, y, out=torch.empty(8)),
+            "mul": partial(torch.mul, x, 0.5, out=torch.empty(8)),
+            "exp": partial(torch.exp, x, out=torch.empty(8)),
         },
         "inplace": {
             "add_": partial(target.copy_(x).add_, y, alpha=0.0),
@@ -222,6 +237,23 @@ def _kinds(data: DataSource) -> dict[str, Calls]:
             "arange": partial(torch.arange, 8),
         },
     }  # fmt: skip
+
+
+def _ufuncs(data: DataSource) -> dict[str, Calls]:
+    """Representative numpy ufuncs on arrays as small as the tensors above."""
+    x, y = data.normal(8).numpy(), data.normal(8).numpy()
+    return {
+        "ufunc": {
+            "add": partial(np.add, x, y),
+            "multiply": partial(np.multiply, x, y),
+            "exp": partial(np.exp, x),
+        },
+        "ufunc_out": {
+            "add": partial(np.add, x, y, out=np.empty_like(x)),
+            "multiply": partial(np.multiply, x, y, out=np.empty_like(x)),
+            "exp": partial(np.exp, x, out=np.empty_like(x)),
+        },
+    }
 
 
 def _convolutions(image: torch.Tensor, kernel: torch.Tensor) -> Calls:

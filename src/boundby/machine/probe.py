@@ -59,7 +59,9 @@ class Reading:
     dtype: str | None = None
     size_bytes: int | None = None
     shape: tuple[int, ...] | None = None
+    arguments: str | None = None
     span: bool = False
+    stack: str = "torch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

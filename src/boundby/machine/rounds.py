@@ -34,19 +34,28 @@ _DISTURBED = 3.0
 # The fast side of the samples says what the machine can do, but its very edge is luck: a low quantile repeats better.
 VALUE_QUANTILE = 0.15
 SLOW_QUANTILE = 0.5
+# Rounds go on at least this long, and until the even and the odd windows of each probe give values this near.
+FEWEST_TO_CONFIRM = 8
+_HALVES_AGREE = 0.03
+# Samples kept of a ceiling: enough for its quantiles to 4%, and a few hundred kilobytes for all ceilings together.
+MOST_SAMPLES = 25
+# Digits that a sample is kept with: a window is timed to a thousandth.
+_SAMPLE_DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
     """All windows kept, by probe key in the order taken; ``rounds`` were whole; ``dropped`` windows had no time.
 
-    ``broken`` are the probes whose call raised, with the first line of what it said.
+    ``broken`` are the probes whose call raised, with the first line of what it said. ``unconfirmed`` are the keys of
+    probes whose value still moved when the rounds ended.
     """
 
     windows: Mapping[str, Sequence[Window]]
     rounds: int
     dropped: int
     broken: tuple[tuple[str, str], ...] = ()
+    unconfirmed: frozenset[str] = frozenset()
 
 
 def take_rounds(
@@ -59,14 +68,16 @@ def take_rounds(
     max_rounds: int = MAX_ROUNDS,
     faults: Callable[[], int] | None = None,
 ) -> Rounds:
-    """Times all probes in turns until the deadline; one round at least, even if that takes longer.
+    """Times all probes in turns until the value of each is confirmed or time is up; one round at least.
 
+    A value is confirmed where the even and the odd windows of its probe, eight rounds' at least, give it within 3% of
+    each other. All probes go on until all are, since they are to see the same moments of a machine whose speed moves.
     After each round, probes whose fastest window stands alone are visited again: on a quiet machine there are hardly
     any, on a busy one they get the time.
 
     Args:
         probes: what to time.
-        deadline_ns: when to stop, by ``clock``.
+        deadline_ns: when to stop, by ``clock``. The first round is taken even if that takes longer.
         clock: nanoseconds.
         between: called four times a round, for what has to be read all along (the anchors).
         progress: told the share done, 0 to 1.
@@ -107,7 +118,10 @@ def take_rounds(
             doubtful = [probe for probe in working if not _confirmed(windows[probe.key])]
             if not doubtful or not visit(doubtful, to_the_end=False):
                 break
-    return Rounds(windows=windows, rounds=rounds, dropped=dropped, broken=broken)
+        if rounds >= FEWEST_TO_CONFIRM and all(_settled(windows[probe.key]) for probe in working):
+            break
+    unconfirmed = frozenset(key for key, taken in windows.items() if not _settled(taken))
+    return Rounds(windows=windows, rounds=rounds, dropped=dropped, broken=broken, unconfirmed=unconfirmed)
 
 
 def minor_faults() -> int:
@@ -120,7 +134,8 @@ def read_ceilings(readings: Sequence[Reading], rounds: Rounds, *, threads: int) 
 
     The value is the formula of a low quantile of each probe's windows. Its band: the fastest and the median window of
     the reading's own probe (the first of its keys), everything it is corrected by held still; for a reading over
-    several representative ops, the cheapest and the dearest of them.
+    several representative ops, the cheapest and the dearest of them. Its samples: the formula of single windows of that
+    probe, likewise.
 
     Args:
         readings: what to work out.
@@ -139,15 +154,25 @@ def read_ceilings(readings: Sequence[Reading], rounds: Rounds, *, threads: int) 
                 name=reading.name,
                 dtype=reading.dtype,
                 threads=threads,
+                stack=reading.stack,
                 size_bytes=reading.size_bytes,
                 shape=reading.shape,
+                arguments=reading.arguments,
                 value=value,
                 low=min(low, value),
                 high=max(high, value),
                 unit=reading.unit,
+                unsteady=_unsteady(reading, rounds.windows),
+                windows=len(rounds.windows.get(reading.keys[0], ())),
+                samples=_samples(reading, rounds.windows),
             )
         )
     return tuple(ceilings)
+
+
+def unconfirmed_readings(readings: Sequence[Reading], rounds: Rounds) -> int:
+    """How many of the readings rest, by their own probe, on a value that still moved when the rounds ended."""
+    return sum(reading.keys[0] in rounds.unconfirmed for reading in readings)
 
 
 def unsteady_probes(rounds: Rounds) -> tuple[str, ...]:
@@ -175,6 +200,41 @@ def _band(reading: Reading, windows: Mapping[str, Sequence[Window]]) -> tuple[fl
         ends = [reading.formula([_at(taken[0], share), *typical[1:]]) for share in (0.0, SLOW_QUANTILE)]
     known = [end for end in ends if end is not None and end > 0]
     return value, min(known, default=value), max(known, default=value)
+
+
+def _unsteady(reading: Reading, windows: Mapping[str, Sequence[Window]]) -> bool:
+    """Whether the reading's own probe was: of several representative ops, most of them."""
+    keys = [key for key in (reading.keys if reading.span else reading.keys[:1]) if windows.get(key)]
+    spreads = [spread([window.seconds for window in windows[key]]) for key in keys]
+    return sum(one > SPREAD_LIMIT for one in spreads) > len(spreads) / 2
+
+
+def _samples(reading: Reading, windows: Mapping[str, Sequence[Window]]) -> tuple[float, ...]:
+    """What single windows of the reading's own probe say, the others held still; by rank where there are too many."""
+    if reading.span:
+        return ()
+    own, *others = (windows[key] for key in reading.keys)
+    rest = [_at(one, VALUE_QUANTILE) for one in others]
+    values = [reading.formula([window, *rest]) for window in _thinned(own)]
+    return tuple(float(f"{one:.{_SAMPLE_DIGITS}g}") for one in values if one is not None and one > 0)
+
+
+def _thinned(windows: Sequence[Window]) -> list[Window]:
+    """At most ``MOST_SAMPLES`` windows in the order taken: those at even ranks, the fastest and the slowest among."""
+    if len(windows) <= MOST_SAMPLES:
+        return list(windows)
+    by_time = sorted(range(len(windows)), key=lambda index: windows[index].seconds)
+    step = (len(windows) - 1) / (MOST_SAMPLES - 1)
+    kept = sorted(by_time[round(rank * step)] for rank in range(MOST_SAMPLES))
+    return [windows[index] for index in kept]
+
+
+def _settled(windows: Sequence[Window]) -> bool:
+    """Whether halves of the windows, taken in turns, give the same value."""
+    if len(windows) < FEWEST_TO_CONFIRM:
+        return False
+    first, second = (_at(windows[start::2], VALUE_QUANTILE).seconds for start in (0, 1))
+    return max(first, second) <= min(first, second) * (1 + _HALVES_AGREE)
 
 
 def _confirmed(windows: Sequence[Window]) -> bool:

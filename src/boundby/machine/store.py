@@ -13,21 +13,21 @@ import platformdirs
 from boundby.machine.describe import cpu_model, process_affinity, relevant_environment, torch_version, usable_cores
 from boundby.results.errors import BoundbyError
 from boundby.results.files import write_new
-from boundby.results.machine import Finding, Machine
+from boundby.results.machine import Finding, Machine, Mode
 from boundby.results.machine_file import decode_machine, encode_machine
 
 # Raised when the probes change so that kept ceilings mean something else.
-PROBES = 4
+PROBES = 5
 
 
 def machine_key(
-    *, threads: int | None, quick: bool, environ: Mapping[str, str] = os.environ, root: Path = Path("/")
+    *, threads: int | None, mode: Mode = "default", environ: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> dict[str, object]:
     """What kept ceilings depend on: the same key means that they may be reused.
 
     Args:
         threads: the thread count they are for; None for what torch takes by itself.
-        quick: whether they come from the short measuring.
+        mode: how thoroughly they were measured.
         environ: the environment.
         root: where ``proc`` and ``sys`` are found.
     """
@@ -39,7 +39,7 @@ def machine_key(
         "affinity": affinity,
         "torch": torch_version(),
         "threads": threads,
-        "quick": quick,
+        "mode": mode,
         "environment": relevant_environment(environ),
     }
 

@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=int, required=True, help="file descriptor to report to")
     parser.add_argument("--budget", type=float, required=True, help="seconds for everything, start included")
     parser.add_argument("--started", type=int, required=True, help="when the process was started, monotonic ns")
+    parser.add_argument("--mode", choices=("quick", "default", "full"), default="default")
     parser.add_argument("--threads", type=int, default=None)
     options = parser.parse_args(arguments)
 
@@ -49,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         machine = measure_machine(
             threads=options.threads,
             affinity=affinity,
-            budget_s=max(_LEAST_BUDGET_S, options.budget - spent_s - _ENDING_S),
+            mode=options.mode,
+            budget_s=max(spent_s + _LEAST_BUDGET_S, options.budget - _ENDING_S),
+            started_ns=options.started,
             progress=tell,
         )
         document = encode_machine(machine)

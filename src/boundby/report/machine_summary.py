@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from boundby.report.levels import Level, bandwidth_levels
 from boundby.report.page import heading
 from boundby.report.safe_text import clean
 from boundby.results.machine import Ceiling, CeilingKind, Machine
@@ -33,10 +34,13 @@ OVERHEAD_KINDS = (
 )
 """Kinds of op whose overhead tells most, first the one that an op has at least."""
 
+SUSTAINED = "_sustained"
+"""How the names of ceilings end that are of seconds without a rest."""
+
 # The ops whose bandwidth stands for a level of memory: triad reads two streams and writes one, as STREAM does.
 _TYPICAL_TRAFFIC = ("triad", "copy", "read")
 _SHOWN_DTYPES = 5
-_SHOWN_RIDGES = 3
+_SHOWN_RIDGES = 4
 _PAGE_FAULT = "page_fault"
 
 _Products: TypeAlias = dict[tuple[str, str], Ceiling]
@@ -47,11 +51,18 @@ def of_kind(machine: Machine, *kinds: CeilingKind) -> list[Ceiling]:
     return [ceiling for ceiling in machine.ceilings if ceiling.kind in kinds]
 
 
+def is_main(ceiling: Ceiling, machine: Machine) -> bool:
+    """Whether a ceiling is of eager torch at the thread count the machine was measured for; others stand beside."""
+    return ceiling.stack == "torch" and ceiling.threads == machine.description.threads
+
+
 def best_products(machine: Machine) -> _Products:
     """The fastest ceiling (FLOP/s) of each product and dtype, over the shapes that were tried."""
     best: _Products = {}
     for one in of_kind(machine, "matmul"):
         place = (one.name, one.dtype or "any")
+        if not is_main(one, machine) or one.name.endswith(SUSTAINED):
+            continue
         if one.unit == "flop/s" and (place not in best or one.value > best[place].value):
             best[place] = one
     return best
@@ -65,7 +76,7 @@ def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableTyp
         unicode: whether characters beyond ASCII may be written.
     """
     peaks = _peaks(machine)
-    levels = _typical_levels(machine)
+    levels = typical_curve(machine)
     lines = []
     if peaks:
         rates = [(_rate(one, unicode=unicode), f"{clean(dtype, unicode=unicode)}{_mark(one)}") for dtype, one in peaks]
@@ -73,8 +84,11 @@ def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableTyp
     if levels:
         main = levels[-1]
         text = f"{_rate(main, unicode=unicode)}{_mark(main)} from main memory"
+        caches = [level for level in levels_of(levels) if level.bytes_per_s.value > main.value]
         fastest = max(levels, key=lambda one: one.value)
-        if fastest.value > main.value:
+        if caches:
+            text += "".join(f", {_level_rate(one)}{_mark(main)} up to {_level_size(one)}" for one in caches)
+        elif fastest.value > main.value:
             text += f", up to {_rate(fastest, unicode=unicode)}{_mark(fastest)} from caches"
         lines.append(("memory", f"{text} ({clean(main.name, unicode=unicode)})"))
     if peaks and levels:
@@ -127,9 +141,9 @@ def _peaks(machine: Machine) -> list[tuple[str, Ceiling]]:
     return sorted(peaks.items(), key=lambda item: -item[1].value)[:_SHOWN_DTYPES]
 
 
-def _typical_levels(machine: Machine) -> list[Ceiling]:
+def typical_curve(machine: Machine) -> list[Ceiling]:
     """The bandwidth of one kind of traffic at each size, smallest first; the last is main memory's."""
-    ceilings = [one for one in of_kind(machine, "bandwidth") if one.size_bytes is not None and one.stack == "torch"]
+    ceilings = [one for one in of_kind(machine, "bandwidth") if one.size_bytes is not None and is_main(one, machine)]
     names = [*_TYPICAL_TRAFFIC, *(one.name for one in ceilings)]
     for name in names:
         levels = [one for one in ceilings if one.name == name]
@@ -138,8 +152,26 @@ def _typical_levels(machine: Machine) -> list[Ceiling]:
     return []
 
 
+def levels_of(curve: list[Ceiling]) -> list[Level]:
+    """The levels of memory in a curve, the fastest first, without the one that ends with the curve."""
+    if not curve:
+        return []
+    main = curve[-1]
+    levels = bandwidth_levels(curve, main.name, threads=main.threads, stack=main.stack)
+    return [level for level in levels if not level.open_ended]
+
+
+def _level_rate(level: Level) -> str:
+    rate = level.bytes_per_s
+    return format_rate(rate.value, "byte/s", digits=digits_for(rate.value, rate.low, rate.high))
+
+
+def _level_size(level: Level) -> str:
+    return format_size(level.largest_bytes, digits=2)
+
+
 def _least_overhead(machine: Machine) -> Ceiling | None:
-    known = {one.name: one for one in of_kind(machine, "overhead", "launch")}
+    known = {one.name: one for one in of_kind(machine, "overhead", "launch") if is_main(one, machine)}
     return known.get(OVERHEAD_KINDS[0])
 
 

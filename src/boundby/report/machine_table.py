@@ -12,19 +12,30 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from boundby.report.machine_summary import OVERHEAD_KINDS, best_products, of_kind, render_summary
+from boundby.report.machine_notes import bandwidth_notes, product_notes
+from boundby.report.machine_summary import (
+    OVERHEAD_KINDS,
+    SUSTAINED,
+    best_products,
+    is_main,
+    of_kind,
+    render_summary,
+)
 from boundby.report.page import bullets, heading, indented, page_width, render_page
+from boundby.report.roofline_text import render_roofline
 from boundby.report.safe_text import clean, elide
 from boundby.results.machine import Ceiling, Machine
-from boundby.results.units import digits_for, format_rate, format_size, plural
+from boundby.results.units import digits_for, format_rate, format_size, format_time, plural
 
 # Ceilings by the name of their row and the name of their column.
 _Cells: TypeAlias = dict[tuple[str, str], Ceiling]
 
+_COMPILED = "torch.compile"
 _FUNCTIONS = ("add", "exp", "tanh", "gelu", "softmax", "layer_norm", "dropout")
 _SHOWN_FUNCTIONS = 7
 _SHOWN_DTYPES = 2
-_SHOWN_TRAFFIC = 4
+_TRAFFIC = ("read", "write", "copy", "inplace", "triad")
+_SHOWN_SIZES = 8
 _SHOWN_OVERHEADS = 12
 _SHOWN_FINDINGS = 3
 _LONGEST_NAME = 16
@@ -33,6 +44,8 @@ _CELL = 7
 _GAP = 1
 # How a cell of a table shows that its value was not measured; a line under the tables says what the marks mean.
 _MARKS = {"modelled": "[m]", "datasheet": "[d]"}
+_UNSTEADY = "*"
+_CONTRADICTED = "!"
 _MARK_MEANINGS = {"modelled": "from a model", "datasheet": "from a datasheet"}
 
 
@@ -72,17 +85,19 @@ def render_machine(machine: Machine, *, width: int, color: bool, unicode: bool) 
 def _parts(machine: Machine, width: int, *, unicode: bool) -> Iterator[RenderableType]:
     yield from _description(machine, unicode=unicode)
     yield from render_summary(machine, unicode=unicode)
+    yield from render_roofline(machine, width=width, unicode=unicode)
     products = {place: one for place, one in best_products(machine).items() if "_" not in place[0]}
-    tables = (
-        ("Matrix products", "the fastest of the shapes tried", products),
-        ("Bandwidth", "read + written, by the size of what an op touches", _bandwidths(machine)),
-        ("Functions", "an element", _functions(machine)),
-    )
-    for title, meaning, cells in tables:
-        yield from _matrix(title, meaning, cells, width, unicode=unicode)
-    overheads = [one for one in of_kind(machine, "overhead", "launch") if _is_main_kind(one)]
+    bandwidths, functions = _bandwidths(machine), _functions(machine)
+    yield from _matrix("Matrix products", "the fastest of the shapes tried", products, width, unicode=unicode)
+    yield from _notes(product_notes(machine, unicode=unicode))
+    meaning = "read + written, by the size of what an op touches"
+    yield from _matrix("Bandwidth", meaning, bandwidths, width, unicode=unicode)
+    yield from _notes(bandwidth_notes(machine, unicode=unicode))
+    yield from _matrix("Functions", "an element", functions, width, unicode=unicode)
+    overheads = [one for one in of_kind(machine, "overhead", "launch") if _is_main_kind(one, machine)]
     overheads = _first(overheads, OVERHEAD_KINDS, _SHOWN_OVERHEADS)
     yield from _list("Overhead", "time of an op that works on almost nothing", overheads, width, unicode=unicode)
+    yield from _mark_meanings([*products.values(), *bandwidths.values(), *functions.values(), *overheads])
     unmeasured = sorted({one.source for one in machine.ceilings} - {"measured"})
     if unmeasured:
         yield ""
@@ -109,33 +124,83 @@ def _description(machine: Machine, *, unicode: bool) -> Iterator[RenderableType]
         told = f"no limit is known for {where}"
     when = f", measured {about.measured_at}" if about.measured_at and machine.ceilings else ""
     yield Text(clean(told + when, unicode=unicode))
+    how = machine.measuring
+    if how is not None:
+        took = f"{how.mode} measuring: {format_time(how.seconds, digits=2)}, {plural(how.rounds, 'round')}"
+        peak = how.peak_memory_bytes
+        memory = f", at most {format_size(peak, digits=2)} of memory" if peak is not None else ""
+        moving = f"; {how.unconfirmed} still moved when time was up" if how.unconfirmed else ""
+        yield Text(clean(f"{took}{memory}{moving}", unicode=unicode), style="dim")
 
 
 def _bandwidths(machine: Machine) -> _Cells:
-    ceilings = [one for one in of_kind(machine, "bandwidth") if one.size_bytes is not None and one.stack == "torch"]
+    ceilings = [
+        one
+        for one in of_kind(machine, "bandwidth")
+        if one.size_bytes is not None and is_main(one, machine) and not one.name.endswith(SUSTAINED)
+    ]
     ceilings.sort(key=lambda one: one.size_bytes or 0)
-    names = list(dict.fromkeys(one.name for one in ceilings))[:_SHOWN_TRAFFIC]
-    return {(one.name, format_size(one.size_bytes)): one for one in ceilings if one.name in names}
+    names = _TRAFFIC if any(one.name in _TRAFFIC for one in ceilings) else {one.name for one in ceilings}
+    sizes = _spread_out(list(dict.fromkeys(one.size_bytes or 0 for one in ceilings)))
+    return {
+        (one.name, format_size(one.size_bytes)): one
+        for one in ceilings
+        if one.name in names and one.size_bytes in sizes
+    }
+
+
+def _spread_out(sizes: list[int]) -> list[int]:
+    """Of a fine sweep every other size, or fewer, the largest among them; sizes are in order."""
+    stride = -(-len(sizes) // _SHOWN_SIZES) or 1
+    return sizes[::-1][::stride]
 
 
 def _functions(machine: Machine) -> _Cells:
-    """The functions people know best, in the dtypes that most of them have."""
-    ceilings = [one for one in of_kind(machine, "function") if one.dtype is not None]
+    """The functions people know best, in the dtypes that most of them have, and compiled in the first of these."""
+    every = [one for one in of_kind(machine, "function") if one.dtype is not None and one.arguments is None]
+    ceilings = [one for one in every if is_main(one, machine)]
     known = {one.name: one for one in ceilings}
     names = [one.name for one in _first(list(known.values()), _FUNCTIONS, _SHOWN_FUNCTIONS)]
     cells = {(one.name, one.dtype or ""): one for one in ceilings if one.name in names}
     dtypes = list(dict.fromkeys(dtype for _, dtype in cells))
     dtypes.sort(key=lambda dtype: -sum((name, dtype) in cells for name in names))
-    return {
+    shown = {
         (dtype, name): cells[name, dtype]
         for dtype in dtypes[:_SHOWN_DTYPES]
         for name in names
         if (name, dtype) in cells
     }
+    compiled = {
+        ("compiled", one.name): one
+        for one in every
+        if one.stack == _COMPILED and dtypes and one.dtype == dtypes[0] and one.name in names
+    }
+    return shown | compiled
 
 
-def _is_main_kind(ceiling: Ceiling) -> bool:
-    return "/" not in ceiling.name and (ceiling.name in OVERHEAD_KINDS or "_" not in ceiling.name)
+def _notes(notes: Iterator[str]) -> Iterator[RenderableType]:
+    for note in notes:
+        yield indented(Text(note, style="dim"))
+
+
+def _mark_meanings(shown: list[Ceiling]) -> Iterator[RenderableType]:
+    """What the marks beside numbers mean, as far as there are any."""
+    lines = []
+    if any(one.unsteady for one in shown):
+        lines.append((_UNSTEADY, "moved while it was measured: the median was over 1.25 times the fastest"))
+    if any(one.contradicted for one in shown):
+        lines.append((_CONTRADICTED, "above what another limit allows: one of the two is wrong"))
+    if lines:
+        yield ""
+        yield bullets(((Text(text), mark) for mark, text in lines), mark_width=4)
+
+
+def _is_main_kind(ceiling: Ceiling, machine: Machine) -> bool:
+    return (
+        is_main(ceiling, machine)
+        and "/" not in ceiling.name
+        and (ceiling.name in OVERHEAD_KINDS or "_" not in ceiling.name)
+    )
 
 
 def _first(ceilings: list[Ceiling], wanted: Sequence[str], count: int) -> list[Ceiling]:
@@ -148,7 +213,8 @@ def _matrix(title: str, meaning: str, cells: _Cells, width: int, *, unicode: boo
     """Ceilings by row and column name in one unit; columns that do not fit are left out, from the right, and named."""
     if not cells:
         return
-    rows = list(dict.fromkeys(row for row, _ in cells))
+    places = {row: place for place, row in enumerate(_TRAFFIC)}
+    rows = sorted(dict.fromkeys(row for row, _ in cells), key=lambda row: places.get(row, 0))
     names = list(dict.fromkeys(name for _, name in cells))
     scale = _scale_of(list(cells.values()))
     texts = {place: _number(one, scale) for place, one in cells.items()}
@@ -190,10 +256,14 @@ def _scale_of(ceilings: list[Ceiling]) -> _Scale:
 def _number(ceiling: Ceiling, scale: _Scale) -> Text:
     """A value in the table's unit; one that was not measured has a mark and a style of its own."""
     digits = digits_for(ceiling.value, ceiling.low, ceiling.high)
-    text = f"{Decimal(f'{ceiling.value / scale.size:.{digits - 1}e}'):,f}"
+    text = f"{Decimal(f'{ceiling.value / scale.size:.{digits - 1}e}'):,f}{_noise_mark(ceiling)}"
     if ceiling.source == "measured":
         return Text(text)
     return Text(f"{text} {_MARKS[ceiling.source]}", style="italic yellow")
+
+
+def _noise_mark(ceiling: Ceiling) -> str:
+    return f"{_UNSTEADY if ceiling.unsteady else ''}{_CONTRADICTED if ceiling.contradicted else ''}"
 
 
 def _list(title: str, meaning: str, ceilings: list[Ceiling], width: int, *, unicode: bool) -> Iterator[RenderableType]:
@@ -204,7 +274,7 @@ def _list(title: str, meaning: str, ceilings: list[Ceiling], width: int, *, unic
     for one in ceilings:
         name = elide(clean(one.name.replace("_", " "), unicode=unicode), _LONGEST_NAME, unicode=unicode)
         digits = digits_for(one.value, one.low, one.high)
-        value = format_rate(one.value, one.unit, digits=digits, unicode=unicode)
+        value = format_rate(one.value, one.unit, digits=digits, unicode=unicode) + _noise_mark(one)
         measured = one.source == "measured"
         cells.append(
             (Text(name), Text(value) if measured else Text(f"{value} {_MARKS[one.source]}", style="italic yellow"))

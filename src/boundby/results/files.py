@@ -125,21 +125,22 @@ def read_file(path: Path) -> bytes:
         raise BoundbyError("unreadable-file", f"Cannot read {path}: {_reason(error)}.", "Check the path.") from None
 
 
-def check_writable(path: Path, force: bool) -> None:
+def check_writable(path: Path, force: bool, *, formats: tuple[str, ...] = FORMATS) -> None:
     """Makes sure, before a long run, that its result can be written to ``path``; leaves nothing behind.
 
     Args:
         path: where the result is to go; its extension picks the format.
         force: whether an existing file may be replaced.
+        formats: the extensions that can be written, with their dots.
 
     Raises:
         BoundbyError: ``output-format``, ``output-exists`` or ``output-unwritable``.
     """
-    if path.suffix.lower() not in FORMATS:
+    if path.suffix.lower() not in formats:
         found = f"ends in {path.suffix}" if path.suffix else "has no extension"
         raise BoundbyError(
             "output-format",
-            f"Cannot tell the format of {path}: it {found}; supported: {', '.join(FORMATS)}.",
+            f"Cannot tell the format of {path}: it {found}; supported: {', '.join(formats)}.",
             f"Name the file with one of these extensions, for example {path.stem or 'report'}.json.",
         )
     target = _require_free(path, force)

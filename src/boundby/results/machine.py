@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Source = Literal["measured", "modelled", "datasheet"]
+Mode = Literal["quick", "default", "full"]
 CeilingKind = Literal["matmul", "bandwidth", "function", "overhead", "launch", "anchor"]
 
 
@@ -17,6 +18,14 @@ class Ceiling:
     seconds per element; overhead and launch: seconds per op; anchor: seconds per probe). ``low`` and ``high`` bound the
     value over the samples taken. ``shape`` is (batch, m, n, k) for a matmul; ``size_bytes`` the working set of a
     bandwidth or function probe.
+
+    ``arguments`` says in words what a function was given where that is not the usual: those of a slow range. Such a
+    ceiling has a name of its own, as ``exp/denormal``.
+
+    ``samples`` are values the ceiling would have by single windows, in its unit and in the order they were taken; of
+    more than 25 windows those at even ranks from the fastest to the slowest, so that quantiles hold. ``windows`` is how
+    many there were. ``unsteady``: the median window took over 1.25 times the fastest one. ``contradicted``: the value
+    is above what another ceiling of this machine allows.
     """
 
     kind: CeilingKind
@@ -26,11 +35,16 @@ class Ceiling:
     stack: str = "torch"
     size_bytes: int | None = None
     shape: tuple[int, ...] | None = None
+    arguments: str | None = None
     value: float
     low: float
     high: float
     unit: Literal["flop/s", "byte/s", "s"]
     source: Source = "measured"
+    unsteady: bool = False
+    contradicted: bool = False
+    windows: int = 0
+    samples: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +75,32 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """How the ceilings were measured.
+
+    ``seconds`` from the start of the process to the last window. ``unconfirmed`` ceilings still moved when the time was
+    up. ``peak_memory_bytes`` is the most that the measuring process had in memory at once, torch included; None where
+    the system does not say.
+    """
+
+    mode: Mode
+    seconds: float
+    rounds: int
+    unconfirmed: int
+    peak_memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """A description, its ceilings and what was found while measuring them."""
 
     description: MachineDescription
     ceilings: tuple[Ceiling, ...]
     findings: tuple[Finding, ...] = ()
+    measuring: Measuring | None = None
+
+    def without_samples(self) -> Machine:
+        """The same without single samples, which are most of a machine file."""
+        if not any(one.samples for one in self.ceilings):
+            return self
+        return replace(self, ceilings=tuple(replace(one, samples=()) for one in self.ceilings))

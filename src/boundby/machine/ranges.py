@@ -1,0 +1,381 @@
+"""Slow argument ranges: where a function takes several times as long as on the arguments its ceiling is for.
+
+Which ones are slow depends on the processor and on torch's kernels, so none is taken for granted. Every function is
+tried on every range: a few calls on 16 Ki elements, some 0.2 s in all. Those that look slow get a probe like the
+functions' own, and take turns with them. What is clearly slower then too, bands aside, makes a finding.
+
+A ceiling of a range is named after function and range, as ``exp/denormal_result``, and says in ``arguments`` what the
+function was given. The ranges, where numbers differ by type, for fp32 and bf16 (which have the same exponents):
+
+- ``denormal``: numbers of 1e-40 to 1e-38, smaller than any normal one. Weights and momenta decay to such numbers;
+- ``denormal_product``: numbers of 1e-20 to 1e-19, whose products are denormal;
+- ``denormal_result``: numbers of -103 to -88, with a 0 in every row of 128. Their exponentials are denormal, and so is
+  a row's softmax: attention scores far below the largest are such numbers;
+- ``large``: numbers of 1e5 to 1e7, which sin and cos have to reduce;
+- ``negative``: numbers of -4 to -0.1, of which square root, logarithm and power are not a number;
+- ``zero``: nothing but 0;
+- ``masked``: usual numbers, every other 64 of which are -1e9, as masks that are added to scores make them;
+- ``infinite``, ``nan``: nothing but infinity, nothing but NaN. Who has those has another trouble first, so they are
+  left for a full measuring.
+
+Denormal numbers can be flushed to zero by the processor (``torch.set_flush_denormal``). It is a setting of each thread:
+set after the thread pool exists, it reaches the calling thread alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from boundby.machine.data import DTYPES, DataSource
+from boundby.machine.functions import FUNCTIONS, MAKERS, PIECE, ROW, Arguments, function_arguments, function_elements
+from boundby.machine.probe import Probe, ProbeSet, Reading, per_element
+from boundby.results.machine import Ceiling, Finding
+from boundby.timing.clock import Clock, monotonic_ns
+
+# Within one piece, so that torch works on it in the calling thread alone.
+_TRIED_ELEMENTS = PIECE // 2
+_CALLS = 3
+# What looks this much slower in a few calls is measured.
+_LOOKS_SLOW = 1.5
+# What is this much slower when measured, bands aside, is told.
+SLOW_FACTOR = 2.0
+_FEWEST_WINDOWS = 4
+# Each takes a few milliseconds a round, so of many the slowest are measured.
+MOST_SLOW = 16
+# These make their numbers themselves.
+_WITHOUT_ARGUMENTS = frozenset({"dropout", "normal", "uniform"})
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """One range: its name, what it is in words, its numbers, and which of ``Arguments`` are of it; others are usual."""
+
+    name: str
+    words: str
+    numbers: Callable[[DataSource, int, str], torch.Tensor]
+    takes: tuple[str, ...] = ("x", "positive", "small")
+
+
+def _between(low: float, high: float, wide: tuple[float, float] | None = None) -> Callable[..., torch.Tensor]:
+    """Numbers between two ends, which may be others for fp64."""
+
+    def numbers(data: DataSource, elements: int, dtype: str) -> torch.Tensor:
+        ends = wide if wide is not None and dtype == "fp64" else (low, high)
+        shares = data.uniform(elements, low=0.0, high=1.0).to(torch.float64)
+        return (ends[0] + (ends[1] - ends[0]) * shares).to(DTYPES[dtype])
+
+    return numbers
+
+
+def _below_the_largest(data: DataSource, elements: int, dtype: str) -> torch.Tensor:
+    numbers = _between(-103.0, -88.0, (-744.0, -709.0))(data, elements, dtype)
+    numbers[::ROW] = 0.0
+    return numbers
+
+
+def _masked(data: DataSource, elements: int, dtype: str) -> torch.Tensor:
+    numbers = data.normal(elements, dtype=dtype)
+    numbers[torch.arange(elements) % ROW < ROW // 2] = -1e9
+    return numbers
+
+
+def _only(value: float) -> Callable[[DataSource, int, str], torch.Tensor]:
+    return lambda data, elements, dtype: torch.full((elements,), value, dtype=DTYPES[dtype])
+
+
+RANGES: tuple[Range, ...] = (
+    Range("denormal", "denormal numbers", _between(1e-40, 1e-38, (1e-310, 1e-308))),
+    Range(
+        "denormal_product",
+        "numbers whose products are denormal",
+        _between(1e-20, 1e-19, (1e-155, 1e-154)),
+        ("x", "y", "z", "small"),
+    ),
+    Range("denormal_result", "numbers so far below 0 that their exponentials are denormal", _below_the_largest, ("x",)),
+    Range("large", "numbers of 1e5 to 1e7", _between(1e5, 1e7)),
+    Range("negative", "negative numbers", _between(-4.0, -0.1), ("positive",)),
+    Range("zero", "zeros", _only(0.0)),
+    Range("masked", "numbers half of which are -1e9, as masks make them", _masked, ("x",)),
+)
+FULL_RANGES: tuple[Range, ...] = (
+    *RANGES,
+    Range("infinite", "infinity", _only(math.inf)),
+    Range("nan", "NaN", _only(math.nan)),
+)
+# What flushing denormal numbers to zero might mend.
+_DENORMAL_RANGES = frozenset({"denormal", "denormal_product", "denormal_result"})
+
+
+def range_arguments(data: DataSource, elements: int, dtype: str, one: Range) -> Arguments:
+    """Arguments of which those that the range is for are from it, and the others as usual.
+
+    Args:
+        data: where the numbers come from.
+        elements: the length of each tensor.
+        dtype: their data type, by its short name.
+        one: the range.
+    """
+    usual = function_arguments(data, elements, dtype)
+    numbers = one.numbers(data, elements, dtype)
+    x, y, z, positive, small = (
+        numbers if name in one.takes else getattr(usual, name) for name in ("x", "y", "z", "positive", "small")
+    )
+    return replace(usual, x=x, y=y, z=z, positive=positive, small=small)
+
+
+def range_probes(
+    data: DataSource,
+    *,
+    threads: int,
+    ranges: Sequence[Range] = RANGES,
+    most: int | None = MOST_SLOW,
+    clock: Clock = monotonic_ns,
+) -> ProbeSet:
+    """Tries all functions on all ranges and returns probes for those that look slow.
+
+    They are to take turns with ``function_probes``, some of whose probes (by the same keys) their readings need.
+
+    Args:
+        data: where the numbers come from.
+        threads: how many threads the stack uses.
+        ranges: what to try; ``FULL_RANGES`` where time does not matter.
+        most: how many to measure at most, the slowest; all where None.
+        clock: nanoseconds.
+    """
+    elements = function_elements(threads)
+    probes: dict[str, Probe] = {}
+    readings = []
+    arguments: dict[tuple[str, str], Arguments] = {}
+    with _one_thread():
+        slow = sorted(slow_candidates(data, ranges=ranges, clock=clock), key=lambda one: -one[0])[:most]
+    for _, name, dtype, one in slow:
+        key, tiny = f"{name} {dtype} {one.name}", f"{name} {dtype} tiny"
+        place = (dtype, one.name)
+        if place not in arguments:
+            arguments[place] = range_arguments(data, elements, dtype, one)
+        probes[key] = Probe(key=key, call=FUNCTIONS[name](arguments[place]))
+        if tiny not in probes:
+            probes[tiny] = Probe(key=tiny, call=FUNCTIONS[name](function_arguments(data, 2, dtype)))
+        readings.append(
+            Reading(
+                kind="function",
+                name=f"{name}/{one.name}",
+                keys=(key, tiny),
+                formula=per_element(elements),
+                unit="s",
+                dtype=dtype,
+                size_bytes=elements * DTYPES[dtype].itemsize,
+                arguments=one.words,
+            )
+        )
+    return ProbeSet(probes=tuple(probes.values()), readings=tuple(readings))
+
+
+def slow_candidates(
+    data: DataSource, *, ranges: Sequence[Range] = RANGES, clock: Clock = monotonic_ns
+) -> Iterator[tuple[float, str, str, Range]]:
+    """What looks slow in a few calls: how many times slower, function, dtype, range.
+
+    Args:
+        data: where the numbers come from.
+        ranges: what to try.
+        clock: nanoseconds.
+    """
+    for dtype, names in MAKERS.items():
+        usual = function_arguments(data, _TRIED_ELEMENTS, dtype)
+        ranged = [(one, range_arguments(data, _TRIED_ELEMENTS, dtype, one)) for one in ranges]
+        for name in names:
+            if name in _WITHOUT_ARGUMENTS:
+                continue
+            usual_call = FUNCTIONS[name](usual)
+            try:
+                usual_ns = _fastest(usual_call, clock)
+            except (RuntimeError, NotImplementedError):
+                # This torch does not run it here, which the function's own probe makes known.
+                continue
+            for one, arguments in ranged:
+                call = FUNCTIONS[name](arguments)
+                if _fastest(call, clock) < _LOOKS_SLOW * usual_ns:
+                    continue
+                # Once more, both: another process may have come between.
+                usual_ns = min(usual_ns, _fastest(usual_call, clock))
+                factor = _fastest(call, clock) / max(1, usual_ns)
+                if factor >= _LOOKS_SLOW:
+                    yield factor, name, dtype, one
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Torch and its math library with one thread, which has no second one to wait for on a busy machine; put back."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _fastest(call: Callable[[], object], clock: Clock) -> int:
+    """The nanoseconds of the fastest of a few calls."""
+    call()
+    times = []
+    for _ in range(_CALLS):
+        before = clock()
+        call()
+        times.append(clock() - before)
+    return min(times)
+
+
+def flushed_factors(
+    data: DataSource, ceilings: Sequence[Ceiling], *, clock: Clock = monotonic_ns
+) -> dict[tuple[str, str], float]:
+    """How many times slower than usual the ranges with denormal numbers are when these are flushed to zero.
+
+    By a few calls of the calling thread, whose setting is put back. Empty where the processor cannot flush.
+
+    Args:
+        data: where the numbers come from.
+        ceilings: all of this machine; those of slow ranges are looked at.
+        clock: nanoseconds.
+
+    Returns:
+        By the ceiling's name and dtype: the time on the range, flushed, over the time on the usual arguments.
+    """
+    known = {one.name: one for one in FULL_RANGES}
+    factors: dict[tuple[str, str], float] = {}
+    for ceiling, _ in slow_ceilings(ceilings):
+        function, _, place = ceiling.name.partition("/")
+        if place not in _DENORMAL_RANGES or function not in FUNCTIONS or ceiling.dtype not in MAKERS:
+            continue
+        dtype = ceiling.dtype
+        # Made before flushing, which would make zeros of them.
+        usual = FUNCTIONS[function](function_arguments(data, _TRIED_ELEMENTS, dtype))
+        ranged = FUNCTIONS[function](range_arguments(data, _TRIED_ELEMENTS, dtype, known[place]))
+        with _one_thread(), flushed_denormals() as flushed:
+            if flushed:
+                factors[ceiling.name, dtype] = _fastest(ranged, clock) / max(1, _fastest(usual, clock))
+    return factors
+
+
+@contextmanager
+def flushed_denormals() -> Iterator[bool]:
+    """Denormal numbers flushed to zero in the calling thread; yields whether the processor can. Put back afterwards."""
+    before = denormals_flushed()
+    can = torch.set_flush_denormal(True)
+    try:
+        yield can
+    finally:
+        torch.set_flush_denormal(before)
+
+
+def denormals_flushed() -> bool:
+    """Whether the calling thread takes denormal numbers for zero."""
+    return denormal_state(elements=1) == "flushed"
+
+
+def denormal_state(*, elements: int | None = None) -> Literal["kept", "flushed", "mixed"]:
+    """What becomes of denormal numbers in torch's threads: kept, flushed to zero, or some threads do and some do not.
+
+    torch has no way to ask, so this multiplies denormal numbers by 1, in every thread.
+
+    Args:
+        elements: how many numbers; a piece for each of torch's threads where None. Up to one piece is worked on by the
+            calling thread alone.
+    """
+    if elements is None:
+        elements = 2 * PIECE * torch.get_num_threads()
+    # By their bits: to convert a number to a denormal one would flush it, as comparing with zero would.
+    numbers = torch.full((elements,), 1 << 16, dtype=torch.int32).view(torch.float32)
+    zeros = torch.mul(numbers, 1.0).view(torch.int32) == 0
+    if not bool(zeros.any()):
+        return "kept"
+    return "flushed" if bool(zeros.all()) else "mixed"
+
+
+def slow_ceilings(ceilings: Sequence[Ceiling]) -> list[tuple[Ceiling, float]]:
+    """The ceilings of ranges that are clearly slower than the function's own, with how many times, the slowest first.
+
+    Clearly: by a factor of 2 at least, by 1.5 wherever in their bands the two are, and by four windows of each at
+    least, since of fewer on a busy machine all may be disturbed.
+
+    Args:
+        ceilings: all of this machine.
+    """
+    usual = {
+        (one.name, one.dtype, one.threads, one.stack): one
+        for one in ceilings
+        if one.kind == "function" and one.arguments is None
+    }
+    slow = []
+    for one in ceilings:
+        own = usual.get((one.name.partition("/")[0], one.dtype, one.threads, one.stack))
+        if one.kind != "function" or one.arguments is None or own is None:
+            continue
+        if min(one.windows, own.windows) < _FEWEST_WINDOWS:
+            continue
+        factor = one.value / own.value
+        if factor >= SLOW_FACTOR and one.low >= _LOOKS_SLOW * own.high:
+            slow.append((one, factor))
+    return sorted(slow, key=lambda pair: -pair[1])
+
+
+def range_findings(
+    ceilings: Sequence[Ceiling], *, flushed: Mapping[tuple[str, str], float] | None = None
+) -> tuple[Finding, ...]:
+    """One finding for each range that makes functions slow, the slowest first: which, of what type, and how many times.
+
+    Args:
+        ceilings: all of this machine.
+        flushed: what ``flushed_factors`` says of them; None where it was not asked.
+    """
+    groups: dict[str, list[tuple[Ceiling, float]]] = {}
+    for ceiling, factor in slow_ceilings(ceilings):
+        groups.setdefault(ceiling.name.partition("/")[2], []).append((ceiling, factor))
+    findings = []
+    for place, slow in groups.items():
+        listed = ", ".join(f"{_of(one)} ({_times(factor)})" for one, factor in slow)
+        findings.append(
+            Finding(
+                code="slow-arguments",
+                message=f"Functions that are slower on {slow[0][0].arguments}: {listed}.",
+                advice=_advice(place, [one for one, _ in slow], flushed or {}),
+            )
+        )
+    return tuple(findings)
+
+
+def _advice(place: str, slow: Sequence[Ceiling], flushed: Mapping[tuple[str, str], float]) -> str:
+    if place not in _DENORMAL_RANGES:
+        return "Keep such arguments from these functions where the result allows it, by clamping for example."
+    mended = [one for one in slow if flushed.get((one.name, one.dtype or ""), math.inf) < _LOOKS_SLOW]
+    left = [one for one in slow if one not in mended]
+    advice = []
+    if mended:
+        advice.append(f"torch.set_flush_denormal(True), before anything else of torch runs, mends {_listed(mended)}.")
+    if left:
+        advice.append(f"Keep such arguments from {_listed(left)}, by clamping for example.")
+    if left and flushed:
+        advice.append("Flushing denormal numbers to zero does not mend that.")
+    return " ".join(advice)
+
+
+def _listed(ceilings: Sequence[Ceiling]) -> str:
+    """The functions, each with its types: ``sqrt (fp32, fp64), log (fp32)``."""
+    types: dict[str, list[str]] = {}
+    for one in ceilings:
+        types.setdefault(one.name.partition("/")[0], []).append(one.dtype or "any type")
+    return ", ".join(f"{name} ({', '.join(some)})" for name, some in types.items())
+
+
+def _of(ceiling: Ceiling) -> str:
+    return f"{ceiling.name.partition('/')[0]} in {ceiling.dtype}"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.0f} times" if factor >= 9.95 else f"{factor:.1f} times"

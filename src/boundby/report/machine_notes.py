@@ -1,0 +1,124 @@
+"""What stands under the tables of a machine: shapes, sizes, the hardware beside the stack, and what threads bring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from statistics import median
+
+from boundby.report.machine_summary import SUSTAINED, best_products, is_main, of_kind, typical_curve
+from boundby.report.peaks import best_product, half_performance_size
+from boundby.report.safe_text import clean
+from boundby.results.machine import Ceiling, Machine
+from boundby.results.units import format_percent, format_ratio, format_size
+from boundby.scaling.serial_shares import SerialShare, serial_shares
+
+_NATIVE = "native"
+_TRAFFIC = ("read", "write", "copy", "inplace", "triad")
+# Working sets this near in size are compared.
+_SAME_SIZE = 1.5
+_SHOWN_DTYPES = 4
+
+
+def product_notes(machine: Machine, *, unicode: bool) -> Iterator[str]:
+    """The best shape of each dtype, from which size half of it is reached, and the share of the hardware.
+
+    Args:
+        machine: the ceilings.
+        unicode: whether characters beyond ASCII may be written.
+    """
+    threads = machine.description.threads
+    dtypes = list(dict.fromkeys(dtype for _, dtype in best_products(machine)))
+    best = {dtype: one for dtype in dtypes if (one := best_product(machine.ceilings, dtype, threads=threads))}
+    best = dict(sorted(best.items(), key=lambda item: -item[1].value))
+    if not best:
+        return
+    shapes = ", ".join(f"{dtype} {_shape(one)}" for dtype, one in list(best.items())[:_SHOWN_DTYPES])
+    yield clean(f"fastest mm (m x n x k): {shapes}", unicode=unicode)
+    halves = {dtype: half_performance_size(machine.ceilings, dtype, threads=threads) for dtype in best}
+    known = ", ".join(f"{dtype} {round(half.value)}" for dtype, half in halves.items() if half is not None)
+    if known:
+        yield clean(f"half of the fastest square's rate from n of: {known}", unicode=unicode)
+    shares = [
+        f"{dtype} {format_percent(one.value / native.value)}"
+        for dtype, one in best.items()
+        if (native := _fastest(machine, dtype)) is not None
+    ]
+    if shares:
+        yield clean(f"of the hardware's multiply-adds (native code): {', '.join(shares)}", unicode=unicode)
+    lasting = [
+        f"{one.dtype} {format_percent(one.value / best[one.dtype].value)}"
+        for one in of_kind(machine, "matmul")
+        if one.name.endswith(SUSTAINED) and is_main(one, machine) and one.dtype in best
+    ]
+    if lasting:
+        yield clean(f"of the fastest mm after seconds without a rest: {', '.join(lasting)}", unicode=unicode)
+    yield from _threads_note(machine, list(best.values()), "matmul", unicode=unicode)
+
+
+def bandwidth_notes(machine: Machine, *, unicode: bool) -> Iterator[str]:
+    """The share of the hardware in main memory, and what threads bring there.
+
+    Args:
+        machine: the ceilings.
+        unicode: whether characters beyond ASCII may be written.
+    """
+    curve = typical_curve(machine)
+    if not curve:
+        return
+    size = curve[-1].size_bytes or 0
+    streams = [one for one in of_kind(machine, "bandwidth") if one.size_bytes and one.name in _TRAFFIC]
+    main = {one.name: one for one in streams if is_main(one, machine) and one.size_bytes == size}
+    shares = [
+        f"{name} {format_percent(one.value / native.value)}"
+        for name, one in main.items()
+        if (native := _native_stream(machine, one)) is not None
+    ]
+    if shares:
+        text = f"of what the hardware moves (native code) at {format_size(size)}: {', '.join(shares)}"
+        yield clean(text, unicode=unicode)
+    yield from _threads_note(machine, list(main.values()), "bandwidth", unicode=unicode)
+
+
+def _shape(ceiling: Ceiling) -> str:
+    batch, *sizes = ceiling.shape or (1,)
+    return (f"{batch} of " if batch != 1 else "") + "x".join(map(str, sizes))
+
+
+def _fastest(machine: Machine, dtype: str) -> Ceiling | None:
+    """The most multiply-adds of a dtype that native code does."""
+    native = [
+        one
+        for one in of_kind(machine, "matmul")
+        if one.stack == _NATIVE and one.dtype == dtype and one.threads == machine.description.threads
+    ]
+    return max(native, key=lambda one: one.value, default=None)
+
+
+def _native_stream(machine: Machine, stream: Ceiling) -> Ceiling | None:
+    """The fastest native stream of the same kind and about the same size, with or without caching stores."""
+    native = [
+        one
+        for one in of_kind(machine, "bandwidth")
+        if one.stack == _NATIVE
+        and one.threads == stream.threads
+        and one.name in (stream.name, f"{stream.name}_nt")
+        and one.size_bytes
+        and abs(math.log(one.size_bytes / (stream.size_bytes or 1))) < math.log(_SAME_SIZE)
+    ]
+    return max(native, key=lambda one: one.value, default=None)
+
+
+def _threads_note(machine: Machine, shown: list[Ceiling], kind: str, *, unicode: bool) -> Iterator[str]:
+    """How many times as fast they are as with one thread."""
+    threads = machine.description.threads
+    ratios: dict[str, SerialShare] = {}
+    for share in serial_shares(machine.ceilings):
+        name = share.many.dtype if kind == "matmul" else share.many.name
+        if share.many.threads == threads and any(share.many is one for one in shown):
+            ratios.setdefault(str(name), share)
+    if ratios:
+        told = ", ".join(f"{name} {format_ratio(one.speedup.value)}" for name, one in ratios.items())
+        serial = median([one.serial_share.value for one in ratios.values()])
+        text = f"{threads} threads against 1: {told}; serial share {format_percent(max(0.0, serial))}"
+        yield clean(text, unicode=unicode)
