@@ -90,6 +90,13 @@ def test_only_ceilings_of_the_thread_count_are_used():
     assert not ceilings_of(overhead("view", 1e-6, threads=1), threads=2).threads_measured
 
 
+def test_a_few_ceilings_at_another_thread_count_are_not_taken_for_the_whole():
+    # The machine was measured at one thread; what it has at four only shows what more threads bring.
+    ceilings = (overhead("view", 1e-6, threads=1), overhead("view", 5e-6, threads=4))
+    assert ceilings_of(*ceilings, threads=1).threads_measured
+    assert not ceilings_of(*ceilings, threads=4).threads_measured
+
+
 shapes = st.tuples(st.integers(1, 64), *[st.integers(1, 8192)] * 3)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from boundby.bound.ceilings import Ceilings
-from boundby.results.counts import OpCost
+from boundby.results.counts import REGION_NAME, OpCost
 from boundby.results.interval import Interval, interval
 from boundby.results.trace import OpSite
 
@@ -61,7 +61,8 @@ _BY_ARGUMENTS = frozenset({"pow", "gelu", "gelu_backward"})
 class OpFloors:
     """Floors of one op in seconds, each with its band; None: no ceiling was measured for it.
 
-    ``binding`` names the largest of memory, matmul and pointwise, or ``none`` for an op without work.
+    ``binding`` names the largest of memory, matmul and pointwise, or ``none`` for an op without work. ``several`` says
+    that the op is many kernels one after the other (a compiled region): their floors add up.
     """
 
     overhead: Interval
@@ -69,12 +70,20 @@ class OpFloors:
     matmul: Interval | None
     pointwise: Interval | None
     binding: str
+    several: bool = False
 
     @property
     def work(self) -> Interval:
-        """The binding floor, its band no wider than a good measurement's."""
+        """The binding floor, its band no wider than a good measurement's; the sum where an op is several kernels."""
         floors = {"matmul": self.matmul, "pointwise": self.pointwise, "memory": self.memory}
         floor = floors.get(self.binding) or ZERO
+        if self.several:
+            known = [one for one in floors.values() if one is not None]
+            floor = Interval(
+                value=sum(one.value for one in known),
+                low=floor.low,
+                high=sum(one.high for one in known),
+            )
         return interval(floor.value, floor.low, min(floor.high, WIDEST_BAND * floor.value))
 
 
@@ -96,7 +105,14 @@ def op_floors(site: OpSite, distance_bytes: float, ceilings: Ceilings) -> OpFloo
     binding = max(sizes, key=lambda name: sizes[name])
     if sizes[binding] == 0.0:
         binding = "none"
-    return OpFloors(overhead=overhead, memory=memory, matmul=matmul, pointwise=pointwise, binding=binding)
+    return OpFloors(
+        overhead=overhead,
+        memory=memory,
+        matmul=matmul,
+        pointwise=pointwise,
+        binding=binding,
+        several=site.op == REGION_NAME,
+    )
 
 
 def _overhead(site: OpSite, ceilings: Ceilings) -> Interval:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from boundby.bound.split import Division, OpTimes
-from boundby.results.counts import Counts, GroupCounts, Unmodelled
+from boundby.results.counts import REGION_NAME, Counts, GroupCounts, Unmodelled, eager_equivalent
 from boundby.results.report import Floors, LineRow, OpRow
 from boundby.results.trace import OpSite, Trace
 
@@ -100,6 +100,10 @@ def total_counts(trace: Trace, division: Division) -> Counts:
         saved_input_bytes=trace.saved_input_bytes,
         recomputed_flops=total(lambda one: one.cost.matmul_flops if one.recomputed else 0),
         unmodelled=_unmodelled(trace, division, used),
+        eager=eager_equivalent(
+            [(site.cost, count) for site, count in used],
+            regions=sum(count for site, count in used if site.op == REGION_NAME),
+        ),
         by_op=_by(used, lambda one: one.op),
         by_phase=_by(used, lambda one: one.phase),
         by_module=_by(used, lambda one: one.module or "(none)"),

@@ -2,21 +2,25 @@
 
 History of the schema ``boundby.report``:
 
-* version 1: the first.
+* version 1: the first. Added since, each with a default: ``step.time_s.samples_s``, ``step.anchors_s``,
+  ``modelled_for``, and what ``remedies`` hold.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from boundby.results.counts import Counts, Phase
 from boundby.results.interval import Interval
-from boundby.results.machine import Finding, Machine
+from boundby.results.machine import Finding, Machine, MachineDescription, Source
+from boundby.results.remedy import Remedy
 from boundby.results.trace import StepClass, StepKind
 
 SCHEMA = "boundby.report"
 VERSION = 1
+
+MOST_SAMPLES = 240
 
 Bound = Literal["overhead", "memory", "compute", "input", "mixed", "unknown"]
 SHARES = ("overhead", "memory", "matmul", "pointwise", "input", "unexplained")
@@ -33,16 +37,25 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MedianTime:
-    """Seconds: the median and the band that holds the middle half of the samples."""
+    """Seconds: the median and the band that holds the middle half of the samples.
+
+    ``samples_s`` are the samples in the order they were taken, at most ``MOST_SAMPLES`` of them, evenly thinned where
+    there were more; empty where they were not kept, or where the time is a model's.
+    """
 
     median: float
     low: float
     high: float
+    samples_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """The step: its kind, its unwatched wall time, and how many steps stand behind it."""
+    """The step: its kind, its unwatched wall time, and how many steps stand behind it.
+
+    ``anchors_s`` says how fast the machine was while the steps were timed: seconds of each fixed probe (``matmul``,
+    ``cache``, ``memory``, ``dispatch``), the median of its readings and their middle half; empty where none was read.
+    """
 
     kind: StepKind
     time_s: MedianTime
@@ -54,6 +67,7 @@ class StepResult:
     threads: int
     device: str
     classes: tuple[StepClass, ...] = ()
+    anchors_s: dict[str, Interval] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,19 +166,27 @@ class PageFaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
-    """A change that may help: filled in by the remedies room."""
+class ModelledFor:
+    """That a report's times, shares and floors are a model's, for a machine on which the step did not run.
 
-    name: str
-    predicted: dict[str, float | str] | None = None
-    measured: dict[str, float | str] | None = None
-    numerics: dict[str, float | str] | None = None
-    advice: Literal["do", "skip", "unknown"] = "unknown"
+    ``machine`` is how the sentence calls that machine. The steps ran on ``measured_on`` with ``measured_time_s`` a
+    step, where ``measured_bound`` bound them.
+    """
+
+    machine: str
+    measured_on: MachineDescription
+    measured_time_s: MedianTime
+    measured_bound: Bound
+    source: Source = "modelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One run, explained."""
+    """One run, explained.
+
+    Where ``modelled_for`` is not None, the report tells of another machine than the one the steps ran on: ``machine``
+    is that other one, and all times, shares and floors are modelled.
+    """
 
     tool: Tool
     machine: Machine
@@ -179,6 +201,7 @@ class Report:
     ops: tuple[OpRow, ...]
     remedies: tuple[Remedy, ...] = ()
     findings: tuple[Finding, ...] = ()
+    modelled_for: ModelledFor | None = None
     schema: str = SCHEMA
     version: int = VERSION
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 # Over this, the median is no longer a fair account of the fastest (measuring.md: "best-of-N hides contention").
 SPREAD_LIMIT = 1.25
+# A comparison needs as many samples of each side, and cuts what it has into at most so many rounds.
+FEWEST_SAMPLES = 3
+MOST_ROUNDS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,17 @@ def median(samples: Sequence[float]) -> float:
     return quantile(samples, 0.5)
 
 
+def mean(samples: Sequence[float]) -> float:
+    """The sum of the samples over their number: what counts where a few long ones are part of the matter.
+
+    Raises:
+        ValueError: there are no samples.
+    """
+    if not samples:
+        raise ValueError("a mean needs at least one sample")
+    return math.fsum(samples) / len(samples)
+
+
 def band(samples: Sequence[float], *, low: float = 0.1, high: float = 0.9) -> tuple[float, float]:
     """The ends between which most samples lie.
 
@@ -101,3 +117,88 @@ def summarise(samples: Sequence[float]) -> Summary:
         spread=ratio,
         unsteady=ratio > SPREAD_LIMIT,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """The median of one set of samples over that of another, with the interval it is believed to lie in.
+
+    ``spread_a`` and ``spread_b`` are the standard deviations of the rounds' medians (as a share: 0.02 is 2%),
+    ``floor`` the share that two runs are allowed to differ by for no reason.
+    """
+
+    value: float
+    low: float
+    high: float
+    spread_a: float
+    spread_b: float
+    floor: float
+
+
+def compare_medians(
+    a: Sequence[float],
+    b: Sequence[float],
+    *,
+    floor: float,
+    middle: Callable[[Sequence[float]], float] = median,
+    confidence: float = 0.95,
+) -> Ratio | None:
+    """How many times as large the median of ``b`` is as that of ``a``; None with fewer than three samples of either.
+
+    Samples of one run are not independent: the machine drifts, and its drift from one second to the next is most of
+    what makes two runs differ. So each side is cut into consecutive rounds, and the interval is Welch's for the
+    difference of the rounds' log medians, widened by ``floor``, the drift between runs that no look at one run shows.
+
+    Args:
+        a: positive samples in the order they were taken.
+        b: positive samples in the order they were taken.
+        floor: by what share two runs may differ for no reason (half of the interval's width where rounds agree).
+        middle: what stands for several samples; the median unless a few of them are to count in full.
+        confidence: how often the interval is to hold the true ratio.
+
+    Raises:
+        ValueError: a sample is not positive.
+
+    Source:
+        Welch, "The generalization of 'Student's' problem when several different population variances are involved"
+        (Biometrika 34, 1947), on batch means: Law and Kelton, "Simulation Modeling and Analysis", section 9.5.3.
+    """
+    if min(len(a), len(b)) < FEWEST_SAMPLES:
+        return None
+    if min(*a, *b) <= 0:
+        raise ValueError("a ratio needs samples that are positive")
+    rounds_a, rounds_b = _round_logs(a, middle), _round_logs(b, middle)
+    error_a, error_b = (statistics.variance(logs) / len(logs) for logs in (rounds_a, rounds_b))
+    half = math.hypot(
+        _welch_quantile(error_a, len(rounds_a), error_b, len(rounds_b), confidence) * math.sqrt(error_a + error_b),
+        math.log1p(floor),
+    )
+    value = middle(b) / middle(a)
+    return Ratio(
+        value=value,
+        low=value / math.exp(half),
+        high=value * math.exp(half),
+        spread_a=math.expm1(statistics.stdev(rounds_a)),
+        spread_b=math.expm1(statistics.stdev(rounds_b)),
+        floor=floor,
+    )
+
+
+def _round_logs(samples: Sequence[float], middle: Callable[[Sequence[float]], float]) -> list[float]:
+    """Log middles of consecutive rounds of at least three samples; of single samples where there are few."""
+    count = min(MOST_ROUNDS, len(samples) // 3)
+    if count < FEWEST_SAMPLES:
+        count = len(samples)
+    edges = [index * len(samples) // count for index in range(count + 1)]
+    return [math.log(middle(samples[begin:end])) for begin, end in pairwise(edges)]
+
+
+def _welch_quantile(error_a: float, count_a: int, error_b: float, count_b: int, confidence: float) -> float:
+    """Student's quantile for the difference of two means with these squared standard errors."""
+    from scipy.special import stdtrit
+
+    if error_a + error_b <= 0:
+        return 0.0
+    share_a, share_b = error_a / (error_a + error_b), error_b / (error_a + error_b)
+    freedom = 1.0 / (share_a**2 / (count_a - 1) + share_b**2 / (count_b - 1))
+    return float(stdtrit(freedom, 0.5 + confidence / 2))

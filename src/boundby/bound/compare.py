@@ -1,0 +1,354 @@
+"""What changed between two reports: pure.
+
+Times are compared with the doubt that two runs on one machine leave, counts exactly, and times of different machines
+only where that is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from boundby.bound.ceilings import FASTEST_CHANGE
+from boundby.bound.compare_lines import compare_groups, compare_lines
+from boundby.results.comparison import (
+    CountChange,
+    Noise,
+    ReportComparison,
+    ShareChange,
+    Side,
+    TimeChange,
+)
+from boundby.results.counts import Counts
+from boundby.results.interval import Interval, interval
+from boundby.results.machine import Finding, MachineDescription
+from boundby.results.report import SHARES, MedianTime, Report
+from boundby.results.units import digits_for, format_time, plural
+from boundby.timing.statistics import FEWEST_SAMPLES, Ratio, compare_medians, mean, median
+
+# Two runs of one script on one machine differ by this much for no reason that either run shows: another layout of
+# memory, other neighbours. benchmarks/comparison.py measures it.
+BETWEEN_RUNS = 0.06
+# By how much the probes have to move before it is worth telling.
+PROBES_MOVED = 1.1
+# A difference is unexplained where more than this share of it is.
+MOSTLY = 2 / 3
+# Total memory as the system states it moves a little with its kernel.
+SAME_MEMORY = 0.02
+
+_TOTALS = (
+    "ops",
+    "launches",
+    "matmul_flops",
+    "pointwise_flops",
+    "bytes_read",
+    "bytes_written",
+    "saved_bytes",
+    "recomputed_flops",
+)
+# Which probe a share of the step moves with.
+_PROBE_OF = {"overhead": "dispatch", "memory": "memory", "matmul": "matmul", "pointwise": "cache"}
+# The memory probe is short (bandwidth moved by 1.24 where it said 1.67): half of its change counts, in the logarithm.
+_MEMORY_BELIEVED = 0.5
+
+
+def compare_reports(
+    a: Report, b: Report, *, name_a: str, name_b: str, across_machines: bool = False
+) -> ReportComparison:
+    """What changed from report ``a`` to report ``b``.
+
+    Args:
+        a: the report that is compared with.
+        b: the report of which is said what changed.
+        name_a: what the user calls ``a``.
+        name_b: what the user calls ``b``.
+        across_machines: compare times although they were not taken on one machine.
+    """
+    same = same_machine(a.machine.description, b.machine.description)
+    comparable = same is True or across_machines
+    time = _compare_times(a, b) if comparable else None
+    counts = _compare_totals(a.counts, b.counts)
+    equal = not changed_counts(counts)
+    side_a, side_b = _side(a, name_a), _side(b, name_b)
+    return ReportComparison(
+        a=side_a,
+        b=side_b,
+        sentence=_sentence(side_a, side_b, time, counts),
+        same_machine=same is True,
+        time=time,
+        verdict_a=a.verdict.sentence,
+        verdict_b=b.verdict.sentence,
+        counts=counts,
+        counts_equal=equal,
+        groups=compare_groups(a, b),
+        split=_compare_splits(a, b) if comparable else (),
+        lines=()
+        if time is None
+        else compare_lines(a, b, told_apart=None if time.noise is None else time.noise.told_apart),
+        findings=tuple(_findings(a, b, side_a, side_b, same, time)),
+    )
+
+
+def same_machine(a: MachineDescription, b: MachineDescription) -> bool | None:
+    """Whether two descriptions are of one machine, or of machines alike; None where that cannot be told.
+
+    The software is no part of it: another torch on one machine is a comparison worth making.
+    """
+    if (a.logical_cores or 0) != (b.logical_cores or 0) or a.device != b.device:
+        return False
+    if a.memory_bytes and b.memory_bytes and abs(a.memory_bytes / b.memory_bytes - 1) > SAME_MEMORY:
+        return False
+    if a.cpu is None or b.cpu is None:
+        return None
+    return a.cpu == b.cpu
+
+
+def _side(report: Report, name: str) -> Side:
+    return Side(
+        name=name,
+        cpu=report.machine.description.cpu,
+        threads=report.step.threads,
+        modelled=report.modelled_for is not None,
+    )
+
+
+def _compare_times(a: Report, b: Report) -> TimeChange:
+    time_a, time_b = a.step.time_s, b.step.time_s
+    whole_a, whole_b = (interval(one.median, one.low, one.high) for one in (time_a, time_b))
+    if min(time_a.low, time_b.low) <= 0:
+        return TimeChange(a_s=whole_a, b_s=whole_b, ratio=None, differs=None, noise=None)
+    bursty = any(one.code == "input-bursty" for report in (a, b) for one in report.findings)
+    found: Ratio | None = None
+    half: float | None
+    if a.modelled_for is not None or b.modelled_for is not None:
+        half = math.log((time_b.high / time_b.low) * (time_a.high / time_a.low)) / 2 + math.log1p(BETWEEN_RUNS)
+    elif time_a.samples_s and time_b.samples_s:
+        found = compare_medians(
+            time_a.samples_s, time_b.samples_s, floor=BETWEEN_RUNS, middle=mean if bursty else median
+        )
+        half = None if found is None else math.log(found.high / found.value)
+    else:
+        half = _half_from_quartiles(time_a, a.step.steps_timed, time_b, b.step.steps_timed)
+    if half is None:
+        return TimeChange(a_s=whole_a, b_s=whole_b, ratio=None, differs=None, noise=None)
+    value = time_b.median / time_a.median
+    moved = _machine_ratio(a, b)
+    # What the machine may have done is nothing that the code did: the interval holds both with and without it.
+    by_machine = 1.0 if moved is None else moved
+    ratio = interval(
+        value,
+        value / math.exp(half) / max(1.0, by_machine),
+        value * math.exp(half) / min(1.0, by_machine),
+    )
+    return TimeChange(
+        a_s=whole_a,
+        b_s=whole_b,
+        ratio=ratio,
+        differs=not ratio.low <= 1.0 <= ratio.high,
+        noise=Noise(
+            told_apart=math.expm1(half),
+            rounds_a=None if found is None else found.spread_a,
+            rounds_b=None if found is None else found.spread_b,
+            between_runs=BETWEEN_RUNS,
+            machine_ratio=moved,
+        ),
+    )
+
+
+def _half_from_quartiles(a: MedianTime, steps_a: int, b: MedianTime, steps_b: int) -> float | None:
+    """Half the width of the log ratio's interval where only quartiles were kept; None with too few steps.
+
+    How far the rounds spread is not known then; the steps' own spread (sigma is the interquartile range over 1.35)
+    stands for it, which is wider.
+    """
+    if min(steps_a, steps_b) < FEWEST_SAMPLES:
+        return None
+    spread = [math.log(one.high / one.low) / 1.35 for one in (a, b)]
+    return math.hypot(*spread, math.log1p(BETWEEN_RUNS))
+
+
+def _machine_ratio(a: Report, b: Report) -> float | None:
+    """How many times as long the step of ``b`` would take for the machine's speed alone, by the probes of both runs.
+
+    Each probe's change counts as much as the share of the step that moves with it; waiting for input moves with none.
+    A machine does not change its speed by more than 2.5: beyond that the probe was held up, not the step.
+    """
+    changes = {
+        name: (_MEMORY_BELIEVED if name == "memory" else 1.0)
+        * math.log(min(max(b.step.anchors_s[name].value / one.value, 1 / FASTEST_CHANGE), FASTEST_CHANGE))
+        for name, one in a.step.anchors_s.items()
+        if one.value > 0 and name in b.step.anchors_s and b.step.anchors_s[name].value > 0
+    }
+    if not changes:
+        return None
+    weights = {
+        probe: (getattr(a.split, name).value + getattr(b.split, name).value) / 2
+        for name, probe in _PROBE_OF.items()
+        if probe in changes
+    }
+    moving = sum(weights.values())
+    if moving <= 0:
+        return 1.0
+    # What is not explained moves as the rest does, for all one knows.
+    still = (a.split.input.value + b.split.input.value) / 2
+    return math.exp((1 - still) * sum(weight / moving * changes[probe] for probe, weight in weights.items()))
+
+
+def _compare_totals(a: Counts, b: Counts) -> tuple[CountChange, ...]:
+    totals = (CountChange(name=name, a=_total(a, name), b=_total(b, name)) for name in _TOTALS)
+    return (*totals, CountChange(name="unmodelled_ops", a=_unmodelled(a), b=_unmodelled(b)))
+
+
+def _total(counts: Counts, name: str) -> int | None:
+    # A step without any op was not seen, which is not the same as one that does nothing.
+    value: int | None = getattr(counts, name) if counts.ops else None
+    return value
+
+
+def _unmodelled(counts: Counts) -> int | None:
+    return sum(one.calls for one in counts.unmodelled) if counts.ops else None
+
+
+def _compare_splits(a: Report, b: Report) -> tuple[ShareChange, ...]:
+    changes = []
+    for name in SHARES:
+        of_a, of_b = getattr(a.split, name), getattr(b.split, name)
+        changes.append(
+            ShareChange(
+                name=name,
+                a=of_a,
+                b=of_b,
+                a_s=of_a.value * a.step.time_s.median,
+                b_s=of_b.value * b.step.time_s.median,
+                differs=of_a.high < of_b.low or of_b.high < of_a.low,
+            )
+        )
+    return tuple(changes)
+
+
+def _sentence(a: Side, b: Side, time: TimeChange | None, counts: tuple[CountChange, ...]) -> str:
+    told = _counts_told(counts)
+    if time is None:
+        where = "on different machines" if a.cpu and b.cpu else "perhaps on different machines"
+        return f"{a.name} and {b.name} were made {where}: their times are not compared. {told}"
+    step_a, step_b = (
+        format_time(one.value, digits=digits_for(one.value, one.low, one.high)) for one in (time.a_s, time.b_s)
+    )
+    modelled = " (modelled)" if a.modelled or b.modelled else ""
+    if time.ratio is None:
+        return f"Too few steps were timed to tell {a.name} ({step_a} a step) and {b.name} ({step_b}) apart. {told}"
+    steps = f"{step_a} a step in {a.name}, {step_b} in {b.name}{modelled}"
+    if not time.differs:
+        return f"No difference: {steps}. {told}"
+    slower = time.ratio.value > 1
+    times = time.ratio if slower else inverse(time.ratio)
+    return (
+        f"{b.name} is {ratio_text(times.value)} {'slower' if slower else 'faster'} than {a.name} "
+        f"({ratio_text(times.low)} to {ratio_text(times.high)}): {steps}. {told}"
+    )
+
+
+def _counts_told(counts: tuple[CountChange, ...]) -> str:
+    if all(one.a is None or one.b is None for one in counts):
+        return "Their counts are unknown."
+    changed = changed_counts(counts)
+    if not changed:
+        return "Their counts are equal."
+    return f"Their counts differ: {', '.join(one.name.replace('_', ' ') for one in changed)}."
+
+
+def changed_counts(counts: tuple[CountChange, ...]) -> tuple[CountChange, ...]:
+    """The totals that are known on both sides and not the same."""
+    return tuple(one for one in counts if one.a is not None and one.b is not None and one.a != one.b)
+
+
+def inverse(ratio: Interval) -> Interval:
+    """The interval of one over a ratio; all of it positive."""
+    return interval(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)
+
+
+def ratio_text(ratio: float) -> str:
+    """A ratio with the digits that tell it from 1: ``1.04x``, ``12x``."""
+    return f"{ratio:.2f}x" if ratio < 9.995 else f"{ratio:,.0f}x"
+
+
+def _findings(
+    a: Report, b: Report, side_a: Side, side_b: Side, same: bool | None, time: TimeChange | None
+) -> Iterator[Finding]:
+    if same is not True:
+        yield Finding(
+            code="machines-differ",
+            message=f"{_machine(side_a)} in {side_a.name}, {_machine(side_b)} in {side_b.name}: "
+            + (
+                "these cannot be told to be one machine"
+                if same is None
+                else "a difference in time is the machines' as well as the code's"
+            ),
+            advice="Counts are compared all the same. To compare times too: --across-machines." if time is None else "",
+        )
+    for report, side in ((a, side_a), (b, side_b)):
+        if report.modelled_for is not None:
+            yield Finding(
+                code="modelled-side",
+                message=f"the times of {side.name} are modelled for {report.modelled_for.machine}, not measured",
+                advice="Compare it with a report that was measured there to see how good the model is.",
+            )
+    settings = tuple(_settings(a, b))
+    if settings:
+        yield Finding(
+            code="settings-differ",
+            message=f"the two runs were not set up alike: {'; '.join(settings)}",
+            advice="What differs in the code is best seen with everything else equal.",
+        )
+    if time is not None and same is True and _is_unexplained(a, b, time):
+        yield Finding(
+            code="difference-unexplained",
+            message="the counts are equal and most of the difference is time that no measured limit explains: other "
+            "load during one of the runs looks the same",
+            advice="Run both again, in turns, before you believe it.",
+        )
+    if time is not None and time.noise is not None and time.noise.machine_ratio is not None:
+        moved = time.noise.machine_ratio
+        if not 1 / PROBES_MOVED <= moved <= PROBES_MOVED:
+            slower = "slower" if moved > 1 else "faster"
+            yield Finding(
+                code="probes-moved",
+                message=f"the machine itself was {ratio_text(max(moved, 1 / moved))} {slower} during {side_b.name}, "
+                "by the probes of both runs, and the interval allows for it",
+                advice="Run both again, one after the other, when nothing else is busy.",
+            )
+
+
+def _is_unexplained(a: Report, b: Report, time: TimeChange) -> bool:
+    """Whether equal work took longer, and most of the difference is explained by no limit, as other load's is."""
+    if not time.differs or changed_counts(_compare_totals(a.counts, b.counts)):
+        return False
+    more = b.step.time_s.median - a.step.time_s.median
+    unexplained = b.split.unexplained.value * b.step.time_s.median - a.split.unexplained.value * a.step.time_s.median
+    return unexplained / more > MOSTLY
+
+
+def _machine(side: Side) -> str:
+    return side.cpu or "a processor that is not known"
+
+
+def _settings(a: Report, b: Report) -> Iterator[str]:
+    here, there = a.machine.description, b.machine.description
+    if a.step.threads != b.step.threads:
+        yield f"{plural(a.step.threads, 'thread')} and {b.step.threads}"
+    if here.usable_cores != there.usable_cores:
+        yield f"{plural(here.usable_cores, 'usable core')} and {there.usable_cores}"
+    if a.step.device != b.step.device:
+        yield f"on {a.step.device} and on {b.step.device}"
+    if here.torch != there.torch:
+        yield f"torch {here.torch or 'unknown'} and {there.torch or 'unknown'}"
+    if here.python != there.python:
+        yield f"Python {here.python} and {there.python}"
+    if (a.step.kind, a.step.name, a.step.events_per_step) != (b.step.kind, b.step.name, b.step.events_per_step):
+        yield f"the step is {_step(a)} and {_step(b)}"
+
+
+def _step(report: Report) -> str:
+    kinds = {"training": "a training step", "inference": "an inference step", "callable": "a call"}
+    name = report.step.name if report.step.name not in ("", "step") else kinds[report.step.kind]
+    return name if report.step.events_per_step == 1 else f"{name} of {report.step.events_per_step} events"

@@ -1,0 +1,223 @@
+"""Two machines side by side, limit by limit: pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+from boundby.bound.compare import inverse, ratio_text, same_machine
+from boundby.results.comparison import CeilingChange, FactChange, MachineComparison, Side
+from boundby.results.interval import Interval, interval
+from boundby.results.machine import Ceiling, Finding, Machine
+from boundby.results.units import plural
+
+# Two measurings of one machine, an hour apart: nine limits of ten lie within this share beyond their own bands.
+BETWEEN_MEASURINGS = 0.06
+
+_FACTS = (
+    "cpu",
+    "device",
+    "usable_cores",
+    "logical_cores",
+    "memory_bytes",
+    "memory_limit_bytes",
+    "os",
+    "python",
+    "torch",
+    "threads",
+)
+# Triad reads two streams and writes one, as STREAM does; the others stand in where it was not measured.
+_TRAFFIC = ("triad", "copy", "read", "write", "inplace")
+_DTYPES = ("fp32", "bf16", "fp16", "fp64", "int8")
+_MAIN_OVERHEADS = ("pointwise", "view", "page_fault")
+
+
+def compare_machines(a: Machine, b: Machine, *, name_a: str, name_b: str) -> MachineComparison:
+    """What machine ``b`` does faster or slower than machine ``a``.
+
+    Limits are compared at equal thread counts; where the two have none in common, each at the count it was measured
+    for.
+
+    Args:
+        a: the machine that is compared with.
+        b: the machine of which is said how it differs.
+        name_a: what the user calls ``a``.
+        name_b: what the user calls ``b``.
+    """
+    threads = {one.threads for one in a.ceilings} & {one.threads for one in b.ceilings}
+    limits_a, limits_b = (_limits(machine, with_threads=bool(threads)) for machine in (a, b))
+    both = [_change(limits_a[key], limits_b[key]) for key in limits_a if key in limits_b]
+    side_a, side_b = (
+        Side(name=name, cpu=machine.description.cpu, threads=machine.description.threads)
+        for machine, name in ((a, name_a), (b, name_b))
+    )
+    main = tuple(_main(a, b))
+    same = same_machine(a.description, b.description)
+    return MachineComparison(
+        a=side_a,
+        b=side_b,
+        sentence=_sentence(side_a, side_b, main, both),
+        same_machine=same is True,
+        description=tuple(_facts(a, b)),
+        main=main,
+        ceilings=tuple(sorted(both, key=_by_difference)),
+        only_a=len(limits_a.keys() - limits_b.keys()),
+        only_b=len(limits_b.keys() - limits_a.keys()),
+        between_runs=BETWEEN_MEASURINGS,
+        findings=tuple(_findings(a, b, side_a, side_b)),
+    )
+
+
+def _limits(machine: Machine, *, with_threads: bool) -> dict[tuple[object, ...], Ceiling]:
+    """The ceilings by what they are of; probes of the machine's speed are no limits."""
+    return {
+        (
+            one.kind,
+            one.name,
+            one.dtype,
+            one.stack,
+            one.size_bytes,
+            one.shape,
+            one.unit,
+            one.threads if with_threads else None,
+        ): one
+        for one in machine.ceilings
+        if one.kind != "anchor" and (with_threads or one.threads == machine.description.threads)
+    }
+
+
+def _facts(a: Machine, b: Machine) -> Iterator[FactChange]:
+    for name in _FACTS:
+        of_a, of_b = getattr(a.description, name), getattr(b.description, name)
+        if of_a != of_b:
+            yield FactChange(name=name, a=of_a, b=of_b)
+
+
+def _change(a: Ceiling, b: Ceiling) -> CeilingChange:
+    """Two ceilings of one kind; what the two measured them at is told where it is the same."""
+    slack = 1.0 + BETWEEN_MEASURINGS
+    ratio = interval(b.value / a.value, b.low / a.high / slack, b.high / a.low * slack)
+    return CeilingChange(
+        kind=a.kind,
+        name=a.name,
+        dtype=a.dtype,
+        stack=a.stack,
+        size_bytes=a.size_bytes if a.size_bytes == b.size_bytes else None,
+        shape=a.shape if a.shape == b.shape else None,
+        unit=a.unit,
+        a=_interval(a),
+        b=_interval(b),
+        ratio=ratio,
+        faster=inverse(ratio) if a.unit == "s" else ratio,
+        differs=not ratio.low <= 1.0 <= ratio.high,
+        measured=a.source == b.source == "measured",
+    )
+
+
+def _interval(ceiling: Ceiling) -> Interval:
+    return interval(ceiling.value, ceiling.low, ceiling.high)
+
+
+def _by_difference(change: CeilingChange) -> tuple[bool, float]:
+    return not change.differs, -abs(math.log(change.ratio.value))
+
+
+def _main(a: Machine, b: Machine) -> Iterator[CeilingChange]:
+    """The limits that tell most: the fastest product of each dtype, main memory, what an op costs at least."""
+    fastest = [_by(machine, "matmul", _dtype_of_product, _is_faster) for machine in (a, b)]
+    for dtype in sorted(fastest[0].keys() & fastest[1].keys(), key=_dtype_order):
+        yield _change(fastest[0][dtype], fastest[1][dtype])
+    largest = [_by(machine, "bandwidth", lambda one: one.name, _is_larger) for machine in (a, b)]
+    for name in _TRAFFIC:
+        if name in largest[0] and name in largest[1]:
+            yield _change(largest[0][name], largest[1][name])
+    overheads = [_by(machine, "overhead", lambda one: one.name, _is_faster) for machine in (a, b)]
+    for name in _MAIN_OVERHEADS:
+        if name in overheads[0] and name in overheads[1]:
+            yield _change(overheads[0][name], overheads[1][name])
+
+
+def _by(
+    machine: Machine, kind: str, key: Callable[[Ceiling], str | None], better: Callable[[Ceiling, Ceiling], bool]
+) -> dict[str, Ceiling]:
+    """The best ceiling of a kind for each key, through torch and at the machine's own thread count."""
+    best: dict[str, Ceiling] = {}
+    for one in machine.ceilings:
+        if one.kind != kind or one.stack != "torch" or one.threads != machine.description.threads:
+            continue
+        name = key(one)
+        if name is not None and (name not in best or better(one, best[name])):
+            best[name] = one
+    return best
+
+
+def _dtype_of_product(ceiling: Ceiling) -> str | None:
+    return (ceiling.dtype or "any") if ceiling.unit == "flop/s" else None
+
+
+def _is_faster(one: Ceiling, other: Ceiling) -> bool:
+    return one.value > other.value
+
+
+def _is_larger(one: Ceiling, other: Ceiling) -> bool:
+    return (one.size_bytes or 0) > (other.size_bytes or 0)
+
+
+def _dtype_order(dtype: str) -> tuple[int, str]:
+    return (_DTYPES.index(dtype) if dtype in _DTYPES else len(_DTYPES)), dtype
+
+
+def _sentence(a: Side, b: Side, main: tuple[CeilingChange, ...], both: list[CeilingChange]) -> str:
+    if not both:
+        return f"{a.name} and {b.name} have no limit in common."
+    told = [
+        f"{_deed(one)} {_how(one)}"
+        for one in (
+            next((one for one in main if one.kind == "matmul"), None),
+            next((one for one in main if one.kind == "bandwidth"), None),
+            next((one for one in main if one.kind == "overhead"), None),
+        )
+        if one is not None and one.differs
+    ]
+    if told:
+        return f"Beside {a.name}, {b.name} {_listed(told)}."
+    differing = sum(one.differs for one in both)
+    if not differing:
+        return f"No difference between {a.name} and {b.name} in any of {plural(len(both), 'limit')}."
+    return (
+        f"No difference between {a.name} and {b.name} in the main limits; {differing} of {plural(len(both), 'limit')} "
+        "differ."
+    )
+
+
+def _deed(change: CeilingChange) -> str:
+    if change.kind == "matmul":
+        return f"multiplies {change.dtype or ''} matrices".replace("  ", " ")
+    return "moves main memory" if change.kind == "bandwidth" else "starts an op"
+
+
+def _how(change: CeilingChange) -> str:
+    faster = change.faster.value
+    return f"{ratio_text(faster)} faster" if faster > 1 else f"{ratio_text(1 / faster)} slower"
+
+
+def _listed(parts: Iterable[str]) -> str:
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _findings(a: Machine, b: Machine, side_a: Side, side_b: Side) -> Iterator[Finding]:
+    if side_a.threads != side_b.threads:
+        yield Finding(
+            code="settings-differ",
+            message=f"{side_a.name} was measured with {plural(side_a.threads, 'thread')}, {side_b.name} with "
+            f"{side_b.threads}",
+            advice="To compare core by core, measure both with boundby machine --threads 1.",
+        )
+    for machine, side in ((a, side_a), (b, side_b)):
+        if any(one.code in ("machine-busy", "machine-unsteady") for one in machine.findings):
+            yield Finding(
+                code="unsteady-side",
+                message=f"the limits of {side.name} moved while they were measured",
+                advice="Measure it again when it is quiet: boundby machine --again.",
+            )

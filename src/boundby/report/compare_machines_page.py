@@ -1,0 +1,155 @@
+"""Two machines side by side on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from boundby.report.compare_parts import SIDE_WIDTH, SIZES, render_findings, side_name
+from boundby.report.page import bullets, heading, indented
+from boundby.report.safe_text import clean
+from boundby.results.comparison import CeilingChange, MachineComparison
+from boundby.results.interval import Interval
+from boundby.results.units import digits_for, format_percent, format_rate, format_size, plural
+
+_SHOWN_CEILINGS = 12
+_FACTS = {"cpu": "processor", "memory_bytes": "memory", "memory_limit_bytes": "memory limit", "os": "system"}
+
+
+def render_machines(found: MachineComparison, *, unicode: bool) -> Iterator[RenderableType]:
+    """The answer, what is not the same of the machines, the main limits, those that differ, and how far to trust it.
+
+    Args:
+        found: the comparison.
+        unicode: whether characters beyond ASCII may be written.
+    """
+    yield Text(clean(found.sentence, unicode=unicode), style="bold")
+    if found.description:
+        yield ""
+        yield heading("The machines", "what is not the same")
+        yield _sides_table(
+            found,
+            (
+                (
+                    _FACTS.get(one.name, one.name.replace("_", " ")),
+                    _fact(one.name, one.a, unicode=unicode),
+                    _fact(one.name, one.b, unicode=unicode),
+                    "",
+                )
+                for one in found.description
+            ),
+            unicode=unicode,
+        )
+    if found.main:
+        yield ""
+        yield heading("Main limits", "peaks over the shapes tried, main memory, an op on almost nothing")
+        yield _ceilings(found, found.main, unicode=unicode)
+    differing = [one for one in found.ceilings if one.differs]
+    if differing:
+        yield ""
+        yield heading("All limits that differ", "most different first")
+        yield _ceilings(found, tuple(differing[:_SHOWN_CEILINGS]), unicode=unicode, detailed=True)
+        if len(differing) > _SHOWN_CEILINGS:
+            yield indented(Text(f"and {len(differing) - _SHOWN_CEILINGS} more: --json has all", style="dim"))
+    yield ""
+    yield heading("How far to trust this")
+    told = f"{len(differing)} of the {plural(len(found.ceilings), 'limit')} that both have "
+    told += "differs" if len(differing) == 1 else "differ"
+    told += ": the interval of the ratio does not hold 1. It is made of both bands and "
+    told += f"{format_percent(found.between_runs)} more, by which two measurings of one machine differ."
+    notes = [told]
+    if found.only_a or found.only_b:
+        notes.append(
+            f"Not compared, as one side alone has them: {found.only_a} of {found.a.name}, "
+            f"{found.only_b} of {found.b.name}."
+        )
+    if any(not one.measured for one in found.ceilings):
+        notes.append("Limits marked [m] were not measured on one side or both.")
+    yield bullets(((Text(clean(text, unicode=unicode)), "") for text in notes), mark="  -", mark_width=4)
+    yield from render_findings(found.findings, unicode=unicode)
+    yield ""
+    yield Text(f"Next     boundby run --machine {clean(found.b.name, unicode=unicode)} SCRIPT")
+
+
+def _ceilings(
+    found: MachineComparison, changes: tuple[CeilingChange, ...], *, unicode: bool, detailed: bool = False
+) -> Table:
+    return _sides_table(
+        found,
+        (
+            (
+                _limit(one, detailed=detailed),
+                _rate(one.a, one.unit, unicode=unicode),
+                _rate(one.b, one.unit, unicode=unicode) + ("" if one.measured else " [m]"),
+                _faster(one),
+            )
+            for one in changes
+        ),
+        unicode=unicode,
+    )
+
+
+def _sides_table(found: MachineComparison, rows: Iterator[tuple[str, str, str, str]], *, unicode: bool) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for _ in range(3):
+        table.add_column(overflow="fold", max_width=SIDE_WIDTH)
+    table.add_column(overflow="fold")
+    table.add_row(
+        "", *(Text(side_name(side, SIDE_WIDTH, unicode=unicode), style="dim") for side in (found.a, found.b)), ""
+    )
+    for name, a, b, how in rows:
+        table.add_row(Text(f"  {clean(name, unicode=unicode)}"), Text(a), Text(b), Text(how, style="bold"))
+    return table
+
+
+def _limit(change: CeilingChange, *, detailed: bool) -> str:
+    """What the limit is of, in words: ``matmul fp32``, ``triad of 64 MiB``, ``overhead of view``."""
+    name = change.name.replace("_", " ")
+    stack = "" if change.stack == "torch" else f", {change.stack}"
+    dtype = f" {change.dtype}" if change.dtype and (detailed or change.kind == "matmul") else ""
+    if change.kind == "matmul":
+        shape = ""
+        if detailed and change.shape:
+            batch, m, n, k = (*change.shape, 1, 1, 1, 1)[:4]
+            shape = f" {f'{batch}x' if batch > 1 else ''}{m}x{k}x{n}"
+        return f"{name if detailed else 'matmul'}{dtype}{shape}{stack}"
+    if change.kind == "bandwidth":
+        size = "" if change.size_bytes is None else f" of {format_size(change.size_bytes)}"
+        return f"{name}{size}{stack}" if detailed else f"memory, {name}{stack}"
+    if change.kind in ("overhead", "launch"):
+        return (
+            "page fault" if change.name == "page_fault" else f"{name} op{stack}" if not detailed else f"{name}{stack}"
+        )
+    return f"{name}{dtype}{stack}"
+
+
+def _rate(value: Interval, unit: str, *, unicode: bool) -> str:
+    return format_rate(value.value, unit, digits=digits_for(value.value, value.low, value.high), unicode=unicode)
+
+
+def _faster(change: CeilingChange) -> str:
+    if not change.differs:
+        return "no difference"
+    faster = change.faster
+    if faster.value >= 1:
+        return f"{_times(faster.value)} faster ({_band(faster.low, faster.high)})"
+    return f"{_times(1 / faster.value)} slower ({_band(1 / faster.high, 1 / faster.low)})"
+
+
+def _band(low: float, high: float) -> str:
+    return f"{_times(low).removesuffix('x')}-{_times(high)}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}x" if ratio < 9.995 else f"{ratio:,.0f}x"
+
+
+def _fact(name: str, value: str | int | None, *, unicode: bool) -> str:
+    if value is None:
+        return "none" if name == "memory_limit_bytes" else "unknown"
+    if name in SIZES and isinstance(value, int):
+        return format_size(value)
+    return clean(str(value), unicode=unicode)

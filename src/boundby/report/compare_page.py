@@ -1,0 +1,263 @@
+"""A comparison as text for a terminal: the answer first, then what changed, then how far to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from boundby.bound.compare import changed_counts
+from boundby.report.compare_machines_page import render_machines
+from boundby.report.compare_parts import SIDE_WIDTH, format_amount, render_findings, side_name
+from boundby.report.page import NARROW, bullets, heading, indented, page_width, render_page
+from boundby.report.safe_text import clean, elide, elide_middle, short_path
+from boundby.results.comparison import (
+    Comparison,
+    CountChange,
+    GroupChange,
+    LineChange,
+    MachineComparison,
+    Noise,
+    ReportComparison,
+    ShareChange,
+)
+from boundby.results.units import (
+    format_percent,
+    format_percent_range,
+    format_time,
+    plural,
+)
+
+_SHOWN_GROUPS = 5
+_SHOWN_LINES = 5
+_LONGEST_NAME = 40
+# A share whose two bands end below this is not worth a row.
+_FOLDED_BELOW = 0.001
+
+
+def render_comparison(
+    comparison: Comparison, *, width: int, color: bool, unicode: bool, folder: str | None = None
+) -> str:
+    """What changed from a to b as lines of text of at most ``width`` columns; the first line is the answer.
+
+    Args:
+        comparison: what to show.
+        width: columns; used between 40 and 100.
+        color: whether ANSI colours may be written.
+        unicode: whether characters beyond ASCII may be written; the text is pure ASCII otherwise.
+        folder: an absolute path; paths below it are shown relative to it. None shows paths as recorded.
+
+    Returns:
+        Text that ends in a newline. Control characters of file names, paths and code are shown as escapes.
+    """
+    columns = page_width(width)
+    if isinstance(comparison, MachineComparison):
+        parts = render_machines(comparison, unicode=unicode)
+    else:
+        parts = _report_parts(comparison, columns, unicode=unicode, folder=folder)
+    return render_page(parts, width=columns, color=color)
+
+
+def _report_parts(
+    found: ReportComparison, width: int, *, unicode: bool, folder: str | None
+) -> Iterator[RenderableType]:
+    yield Text(clean(found.sentence, unicode=unicode), style="bold")
+    yield ""
+    yield heading("What each says")
+    said = ((found.a, found.verdict_a), (found.b, found.verdict_b))
+    yield _table(
+        (Text(side_name(side, SIDE_WIDTH, unicode=unicode), style="bold"), Text(clean(text, unicode=unicode)))
+        for side, text in said
+    )
+    changed = changed_counts(found.counts)
+    yield ""
+    yield heading("Counts", "exact, equal on every run and machine")
+    if changed:
+        yield _counts(changed, found, width, unicode=unicode)
+    else:
+        known = next((one.a for one in found.counts if one.name == "ops"), None)
+        told = "unknown in both" if known is None else f"equal: {plural(known, 'op')} a step, and all else"
+        yield indented(Text(told))
+    yield from _groups(found.groups, width, unicode=unicode, folder=folder)
+    if found.time is not None:
+        yield from _split(found, width, unicode=unicode)
+        yield from _lines(found, width, unicode=unicode, folder=folder)
+        if found.time.noise is not None:
+            yield ""
+            yield heading("How far to trust this")
+            notes = _noise(found.time.noise, found)
+            yield bullets(((Text(clean(text, unicode=unicode)), "") for text in notes), mark="  -", mark_width=4)
+    yield from render_findings(found.findings, unicode=unicode)
+    yield ""
+    yield Text(f"Next     boundby show {clean(found.b.name, unicode=unicode)}")
+
+
+def _counts(changed: tuple[CountChange, ...], found: ReportComparison, width: int, *, unicode: bool) -> Table:
+    # A narrow page has room for the counts, and not for their difference.
+    wide = width >= NARROW
+    table = Table.grid(padding=(0, 3 if wide else 1, 0, 0))
+    table.add_column(overflow="fold", min_width=max(len(one.name) for one in changed) + 2)
+    for _ in range(3 if wide else 2):
+        table.add_column(justify="right", overflow="fold")
+    names = (Text(side_name(side, width // 5, unicode=unicode), style="dim") for side in (found.a, found.b))
+    table.add_row("", *names, *([""] if wide else []))
+    for one in changed:
+        cells = [
+            Text(format_amount(one.name, one.a)),
+            Text(format_amount(one.name, one.b)),
+            Text(_grown(one), style="bold"),
+        ]
+        table.add_row(Text(f"  {one.name.replace('_', ' ')}"), *cells[: 3 if wide else 2])
+    return table
+
+
+def _grown(change: CountChange) -> str:
+    """By how much a count grew: exactly, or as a ratio where it is of another order."""
+    if change.a is None or change.b is None:
+        return ""
+    more = change.b - change.a
+    sign = "+" if more > 0 else "-"
+    share = f" ({sign}{format_percent(abs(more) / change.a)})" if change.a else ""
+    return f"{sign}{format_amount(change.name, abs(more))}{share}"
+
+
+def _groups(
+    groups: tuple[GroupChange, ...], width: int, *, unicode: bool, folder: str | None
+) -> Iterator[RenderableType]:
+    for by, title in (("op", "Ops whose counts changed"), ("line", "Lines whose counts changed")):
+        mine = [one for one in groups if one.by == by]
+        if not mine:
+            continue
+        yield ""
+        yield heading(title)
+        room = min(_LONGEST_NAME, width // 2)
+        yield _table(
+            (
+                Text(_groupside_name(one, room, unicode=unicode, folder=folder)),
+                Text(_group_changes(one)),
+            )
+            for one in mine[:_SHOWN_GROUPS]
+        )
+        if len(mine) > _SHOWN_GROUPS:
+            yield indented(Text(f"and {len(mine) - _SHOWN_GROUPS} more: --json has all", style="dim"))
+
+
+def _groupside_name(group: GroupChange, room: int, *, unicode: bool, folder: str | None) -> str:
+    name = short_path(group.name, folder) if group.by == "line" else group.name
+    return elide_middle(clean(name, unicode=unicode), room, unicode=unicode)
+
+
+def _group_changes(group: GroupChange) -> str:
+    if group.a_ops is None or group.b_ops is None:
+        known = group.b_ops if group.a_ops is None else group.a_ops
+        return f"{'new' if group.a_ops is None else 'gone'}: {plural(known, 'op')}"
+    return "; ".join(_group_change(change) for change in group.changes)
+
+
+def _group_change(change: CountChange) -> str:
+    before, after = (format_amount(change.name, value or 0) for value in (change.a, change.b))
+    return f"{change.name.replace('_', ' ')} {before} to {after}"
+
+
+def _split(found: ReportComparison, width: int, *, unicode: bool) -> Iterator[RenderableType]:
+    shown = [one for one in found.split if max(one.a.high, one.b.high) >= _FOLDED_BELOW]
+    if not shown:
+        return
+    yield ""
+    yield heading("Where the time of a step goes", "share, its range, its time" if width >= NARROW else "")
+    # A narrow page has room for the shares, and neither for their bands nor for what they make of the step.
+    wide = width >= NARROW
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(min_width=max(len(one.name) for one in shown) + 2)
+    for _ in range(5 if wide else 3):
+        table.add_column(overflow="fold")
+    name_a, name_b = (Text(side_name(side, width // 4, unicode=unicode), style="dim") for side in (found.a, found.b))
+    table.add_row("", *((name_a, "", name_b, "", "") if wide else (name_a, name_b, "")))
+    for one in shown:
+        cells = (Text(text) for text in _share(one, wide=wide, unicode=unicode))
+        table.add_row(Text(f"  {one.name}"), *cells)
+    yield table
+
+
+def _share(change: ShareChange, *, wide: bool, unicode: bool) -> Iterator[str]:
+    for share, seconds in ((change.a, change.a_s), (change.b, change.b_s)):
+        if wide:
+            yield f"{format_percent(share.value)} ({format_percent_range(share.low, share.high)})"
+            yield f"{format_time(seconds, digits=2, unicode=unicode)} "
+        else:
+            yield format_percent(share.value)
+    yield ("differs" if wide else "!=") if change.differs else ""
+
+
+def _lines(found: ReportComparison, width: int, *, unicode: bool, folder: str | None) -> Iterator[RenderableType]:
+    yield ""
+    yield heading("Lines whose time changed", "a step, from the few steps that were watched")
+    if found.lines is None:
+        yield indented(Text("unknown: the watched steps of one are too unlike the unwatched ones"))
+        return
+    if not found.lines:
+        yield indented(Text("none by more than its noise"))
+        return
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", width=10, no_wrap=True)
+    table.add_column(overflow="fold")
+    for one in found.lines[:_SHOWN_LINES]:
+        sign = "+" if one.change_s > 0 else "-"
+        change = f"{sign}{format_time(abs(one.change_s), digits=2, unicode=unicode)}"
+        table.add_row(
+            Text(change, style="bold"), Text("\n").join(_line(one, width - 12, unicode=unicode, folder=folder))
+        )
+    yield table
+    if len(found.lines) > _SHOWN_LINES:
+        yield indented(Text(f"and {len(found.lines) - _SHOWN_LINES} more: --json has all", style="dim"))
+
+
+def _line(line: LineChange, room: int, *, unicode: bool, folder: str | None) -> Iterator[Text]:
+    number = line.line_b if line.line_b is not None else line.line_a
+    if line.path is None:
+        place = "outside any line of the script"
+    else:
+        place = clean(short_path(line.path, folder), unicode=unicode) + ("" if number is None else f":{number}")
+    yield Text(elide_middle(place, room, unicode=unicode), style="bold")
+    if line.code and line.code.strip():
+        yield Text(elide(clean(line.code.strip(), unicode=unicode), room, unicode=unicode))
+    before, after = (
+        "not there" if seconds is None else format_time(seconds, digits=2, unicode=unicode)
+        for seconds in (line.a_s, line.b_s)
+    )
+    yield Text(f"{before}, then {after}", style="dim")
+
+
+def _noise(noise: Noise, found: ReportComparison) -> Iterator[str]:
+    text = f"Step times that differ by less than {format_percent(noise.told_apart)} would not be told apart"
+    if noise.rounds_a is not None and noise.rounds_b is not None:
+        spread_a, spread_b = format_percent(noise.rounds_a), format_percent(noise.rounds_b)
+        text += (
+            f": rounds within a run spread by {spread_a} in {found.a.name} and {spread_b} in {found.b.name}, and two "
+            f"runs of one script differ by up to {format_percent(noise.between_runs)} for no reason that either shows."
+        )
+    elif found.a.modelled or found.b.modelled:
+        text += ": that is as far as the model goes."
+    else:
+        text += ": single steps were not kept, so the quartiles have to say how far they spread."
+    yield text
+    if noise.machine_ratio is None:
+        yield "How fast the machine was during each run is not known; the interval does not allow for it."
+    else:
+        moved = max(noise.machine_ratio, 1 / noise.machine_ratio)
+        yield (
+            f"By the probes of both runs the machine's speed accounts for {moved:.2f}x; the interval holds the ratio "
+            "with and without it."
+        )
+
+
+def _table(rows: Iterator[tuple[Text, Text]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=1, no_wrap=True)
+    table.add_column(overflow="fold", max_width=_LONGEST_NAME)
+    table.add_column(overflow="fold")
+    for first, second in rows:
+        table.add_row("", first, second)
+    return table
