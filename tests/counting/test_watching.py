@@ -212,14 +212,20 @@ def test_a_compiled_optimizer_step_is_not_compiled_again() -> None:
     assert before == backend.frame_count
 
 
-def test_regions_that_inductor_fused_are_named() -> None:
+def test_regions_that_inductor_fused_are_counted_as_what_they_run() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: (x.sin() * x.cos()).exp())
     x = r(64)
     first, second = count(compiled, x), count(compiled, x)
     torch._dynamo.reset()
-    assert [(one.name, one.calls) for one in second.unmodelled] == [("compiled region (inductor)", 1)]
-    assert first.unmodelled == second.unmodelled
+    # One kernel that reads and writes each element once, against a kernel for each of the four functions.
+    for seen in (first, second):
+        assert (seen.ops, seen.launches, seen.pointwise_flops) == (1, 1, 4 * 64)
+        assert (seen.bytes_read, seen.bytes_written) == (64 * 4, 64 * 4)
+        assert [(one.name, one.launches) for one in seen.by_op] == [("torch.compile region", 1)]
+        assert seen.unmodelled == ()
+        assert seen.eager is not None
+        assert (seen.eager.launches, seen.eager.bytes_written) == (4, 4 * 64 * 4)
 
 
 # ---- transforms and higher-order ops -------------------------------------------------------------------------

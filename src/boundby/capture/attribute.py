@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from boundby.capture.costs import CostCache
+from boundby.capture.compiled.costs import RegionCosts
+from boundby.capture.compiled.equivalent import is_training
+from boundby.capture.costs import CacheInfo, CostCache, Known
+from boundby.capture.costs.cache import covered_bytes
+from boundby.capture.costs.traffic import tensors_in
 from boundby.capture.regions import REGION, CompiledCalls
+from boundby.capture.saved import SavedTensors, storages_of
 from boundby.capture.sites import Place, SiteFinder, backward_key, forward_key, is_recomputing
 from boundby.capture.usage import minor_faults
 from boundby.capture.watcher import OpWatcher
@@ -23,12 +28,20 @@ from boundby.results.counts import OpCost, Phase
 # Of a site: op, cost, shapes, source path, line, module, phase, recomputed, tensors in its longest list.
 SiteKey = tuple[Any, OpCost, str, str | None, int | None, str | None, Phase, bool, int]
 
-_node_now = torch._C._current_autograd_node
+PAGE_BYTES = 4096
+
+_Tensor = torch.Tensor
+_clock = time.perf_counter_ns
+_node_now: Callable[[], Any] = torch._C._current_autograd_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributedStep:
-    """One attributed step in columns: an entry an op, touches one after the other (``offsets`` says whose)."""
+    """One attributed step in columns: an entry an op, touches one after the other (``offsets`` says whose).
+
+    ``saved_bytes`` are the unique storages that autograd kept for the step's backward, without parameters and buffers;
+    None where there was no backward.
+    """
 
     ops: list[Any]
     stamps: array[int]
@@ -40,6 +53,7 @@ class AttributedStep:
     offsets: array[int]
     inputs: array[int]
     device: str
+    saved_bytes: int | None = None
 
 
 class AttributingWatcher(OpWatcher):
@@ -53,8 +67,14 @@ class AttributingWatcher(OpWatcher):
         self._in_optimizer = in_optimizer
         self._forward_places: dict[int, Place] = {}
         self._regions = CompiledCalls(self._run_region)
-        self._region_costs: list[OpCost] = []
+        self._region_costs = RegionCosts(self._costs)
+        self._interned: dict[tuple[Known, Place, Phase, bool], int] = {}
         self.reset()
+
+    @property
+    def cache_info(self) -> CacheInfo:
+        """How often the cost of an op was known from one like it."""
+        return self._costs.info
 
     def start(self) -> None:
         """Watch from now on."""
@@ -80,6 +100,8 @@ class AttributingWatcher(OpWatcher):
         self._device = "cpu"
         self._forward_places.clear()
         self._backward_place: Place | None = None
+        self._saved = SavedTensors()
+        self._has_backward = False
 
     def take(self) -> AttributedStep:
         """What was seen since the reset."""
@@ -94,113 +116,151 @@ class AttributingWatcher(OpWatcher):
             offsets=self._offsets,
             inputs=self._inputs,
             device=self._device,
+            saved_bytes=self._saved_bytes(),
         )
+
+    def _saved_bytes(self) -> int | None:
+        if not self._has_backward:
+            return None
+        owned = set(self._saved.parameters)
+        for reference in self._finder.modules_seen.values():
+            module = reference()
+            if module is not None:
+                tensors = (*module._parameters.values(), *module._buffers.values())
+                owned.update(one._cdata for tensor in tensors if tensor is not None for one in storages_of(tensor))
+        return self._saved.total(without=owned)
 
     def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run the op and note all about it."""
         if self._regions.inside:
             out = func(*args, **kwargs)
-            self._region_costs.append(self._costs.lookup(func, args, kwargs, out)[0])
+            self._region_costs.note(func, args, kwargs, out)
             return out
         place, phase, recomputed = self._whence(args)
-        before = minor_faults()
-        begin = time.perf_counter_ns()
-        out = func(*args, **kwargs)
-        end = time.perf_counter_ns()
-        after = minor_faults()
-        cost, shapes = self._costs.lookup(func, args, kwargs, out)
-        key: SiteKey = (func, cost, shapes, *place, phase, recomputed, _longest_list(args))
-        self._record(func, key, begin, end, after - before)
+        tensors: list[Any] = []
+        key, known = self._costs.find(func, args, kwargs, tensors)
+        if known is not None and known.cost.bytes_read + known.cost.bytes_written < PAGE_BYTES:
+            begin = _clock()  # Views and ops on less than a page are not asked for the pages they fault in.
+            out = func(*args, **kwargs)
+            end = _clock()
+            faults = 0
+        else:
+            before = minor_faults()
+            begin = _clock()
+            out = func(*args, **kwargs)
+            end = _clock()
+            faults = minor_faults() - before
+        if known is None:
+            known = self._costs.learn(key, func, args, kwargs, out, tensors)
+        index = self._interned.get((known, place, phase, recomputed))
+        if index is None:
+            index = self._intern(func, known, place, phase, recomputed, args)
+        works = known.cost.launches > 0
         read = 0
-        if cost.launches:  # a view touches no memory
-            read = self._touch(args)
-            if kwargs:
-                read += self._touch(kwargs.values())
-            self._touch((out,))
-        self._inputs.append(min(read, 255))
-        self._offsets.append(len(self._keys))
+        if works:  # a view touches no memory
+            read = self._touch(tensors, known.read_sizes)
+            if type(out) is _Tensor and out.is_cpu:
+                self._touch((out,), (out.numel() * out.element_size(),))
+            else:
+                self._touch_all(out)
+        self._record(func, index, works, begin, end, faults, read)
         return out
 
     def missed_op(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """An op none of whose inner ops could be seen: it is there, and not modelled."""
         place, phase, recomputed = self._whence(args)
-        now = time.perf_counter_ns()
+        now = _clock()
         cost = OpCost(kind="other", launches=0, modelled=False)
-        self._record(func, (func, cost, "", *place, phase, recomputed, 0), now, now, 0)
-        self._inputs.append(0)
-        self._offsets.append(len(self._keys))
+        self._record(func, self._site_of((func, cost, "", *place, phase, recomputed, 0)), False, now, now, 0, 0)
 
     def _run_region(self, call: Callable[[], Any]) -> Any:
         place, phase, recomputed = self._whence(())
-        self._region_costs = []
-        before = minor_faults()
-        begin = time.perf_counter_ns()
-        out = call()
-        end = time.perf_counter_ns()
-        faults = minor_faults() - before
-        # Products that a region hands to the usual kernels are counted; what it fused is not seen.
-        cost = OpCost(
-            kind="other",
-            matmul_flops=sum(one.matmul_flops for one in self._region_costs),
-            causal_matmul_flops=sum(one.causal_matmul_flops for one in self._region_costs),
-            modelled=False,
-        )
-        self._record(REGION, (REGION, cost, "", *place, phase, recomputed, 0), begin, end, faults)
-        self._inputs.append(0)
-        self._offsets.append(len(self._keys))
+        graph, inputs = self._regions.graph, self._regions.inputs
+        if phase == "other" and is_training(graph):
+            phase = "forward"
+        read = self._touch_all(inputs)
+        with self._region_costs.watching(graph, inputs) as region:
+            before = minor_faults()
+            begin = _clock()
+            out = call()
+            end = _clock()
+            faults = minor_faults() - before
+        cost = region.cost
+        self._touch_all(out)
+        site = self._site_of((REGION, cost, "", *place, phase, recomputed, 0))
+        self._record(REGION, site, True, begin, end, faults, read)
         return out
 
-    def _record(self, op: Any, key: SiteKey, begin: int, end: int, faults: int) -> None:
+    def _intern(self, func: Any, known: Known, place: Place, phase: Phase, recomputed: bool, args: Any) -> int:
+        """The index of an op's site, and the short way to it for ops like it."""
+        index = self._site_of((func, known.cost, known.text, *place, phase, recomputed, _longest_list(args)))
+        if known.kept:
+            self._interned[known, place, phase, recomputed] = index
+        return index
+
+    def _site_of(self, key: SiteKey) -> int:
         index = self.sites.get(key)
         if index is None:
             index = self.sites[key] = len(self.sites)
+        return index
+
+    def _record(self, op: Any, index: int, works: bool, begin: int, end: int, faults: int, read: int) -> None:
+        """Note an op whose memory has been noted; ``read`` of its blocks are those it reads."""
         self._ops.append(op)
         self._stamps.append(begin)
         self._stamps.append(end)
         self._site.append(index)
-        self._works.append(key[1].launches > 0)
+        self._works.append(works)
         self._faults.append(faults)
+        self._inputs.append(read if read < 255 else 255)
+        self._offsets.append(len(self._keys))
 
     def _whence(self, args: Any) -> tuple[Place, Phase, bool]:
         """The place, the phase and whether it is recomputation, of the op now being dispatched."""
+        node = _node_now()
+        if node is not None:
+            if self._saved.is_new(node):  # before it runs, when nothing that it leads to has been freed
+                self._has_backward = True
+                self._saved.visit(node)
+            if is_recomputing():
+                place = self._finder.find(3)
+                self._forward_places.setdefault(forward_key(), place)
+                return place, "backward", True
+            number = backward_key()
+            # Adding a gradient up has no number of its own: it belongs to what made the gradient.
+            known = self._backward_place if number is None else self._forward_places.get(number)
+            place = self._finder.find(3) if known is None else known
+            if number is not None:
+                self._backward_place = place
+            return place, "backward", False
         place = self._finder.find(3)
-        recomputed = False
-        phase: Phase
-        if _node_now() is not None:
-            phase, recomputed = "backward", is_recomputing()
-            if not recomputed:
-                number = backward_key()
-                # Adding a gradient up has no number of its own: it belongs to what made the gradient.
-                if number is not None:
-                    self._backward_place = self._forward_places.get(number, place)
-                place = self._backward_place or place
-        elif self._in_optimizer() and not torch.is_grad_enabled():
-            phase = "optimizer"
-        else:
-            phase = "forward" if place[2] is not None or _grows_graph(args) else "other"
-            # An op that makes no autograd node reads the number of the one before, whose place must stay.
-            self._forward_places.setdefault(forward_key(), place)
-        return place, phase, recomputed
+        if self._in_optimizer() and not torch.is_grad_enabled():
+            return place, "optimizer", False
+        # An op that makes no autograd node reads the number of the one before, whose place must stay.
+        self._forward_places.setdefault(forward_key(), place)
+        return place, "forward" if place[2] is not None or _grows_graph(args) else "other", False
 
-    def _touch(self, values: Any) -> int:
-        """Note the memory of the tensors in ``values``; returns how many blocks."""
+    def _touch(self, tensors: Iterable[Any], sizes: Iterable[int]) -> int:
+        """Note the memory of tensors, of so many bytes each; returns how many blocks."""
         count = 0
-        for value in values:
-            if isinstance(value, torch.Tensor):
-                try:
-                    key = value.data_ptr()
-                    size = value.numel() * value.element_size()
-                except RuntimeError:  # sparse, fake and other tensors without one block of memory
-                    continue
-                if key and size:
+        try:
+            for tensor, size in zip(tensors, sizes, strict=True):
+                key = tensor.data_ptr() if size else 0
+                if key:
                     self._keys.append(key)
-                    self._sizes.append(min(size, value.untyped_storage().nbytes()))
+                    self._sizes.append(size)
                     count += 1
-                    if self._device == "cpu" and value.device.type not in ("cpu", "meta"):
-                        self._device = value.device.type
-            elif isinstance(value, (list, tuple)):
-                count += self._touch(value)
+        except RuntimeError:  # fake and other tensors without a block of memory
+            pass
         return count
+
+    def _touch_all(self, values: Any) -> int:
+        """Note the memory of all tensors in ``values``; returns how many blocks."""
+        tensors = tensors_in(values)
+        for tensor in tensors:
+            if not tensor.is_cpu and not tensor.is_meta:
+                self._device = tensor.device.type
+        return self._touch(tensors, [covered_bytes(tensor) for tensor in tensors])
 
 
 def _grows_graph(args: Any) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-def bracket_dataloaders(begin: Callable[[], None], end: Callable[[], None]) -> Callable[[], None]:
-    """Call ``begin()`` before and ``end()`` after every ``next`` of a torch DataLoader's iterator; returns the undo."""
+def bracket_dataloaders(begin: Callable[[Any], None], end: Callable[[], None]) -> Callable[[], None]:
+    """Call ``begin(iterator)`` before and ``end()`` after each ``next`` of a DataLoader's iterator; gives the undo."""
     from torch.utils.data import dataloader
 
     kind: Any = dataloader._BaseDataLoaderIter
@@ -16,7 +16,7 @@ def bracket_dataloaders(begin: Callable[[], None], end: Callable[[], None]) -> C
 
     @functools.wraps(plain)
     def timed_next(self: Any) -> Any:
-        begin()
+        begin(self)
         try:
             return plain(self)
         finally:

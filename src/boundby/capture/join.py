@@ -15,7 +15,6 @@ import numpy as np
 from boundby.capture.attribute import AttributedStep, SiteKey
 from boundby.capture.calibrate import WatchCost
 from boundby.capture.profiled import ProfiledStep, call_name
-from boundby.capture.regions import REGION_NAME
 from boundby.capture.reuse import reuse_distances
 from boundby.capture.step_kinds import (
     ENOUGH_CALM,
@@ -28,6 +27,7 @@ from boundby.capture.step_kinds import (
     timed_of_kind,
     windows_by_name,
 )
+from boundby.results.counts import REGION_NAME
 from boundby.results.machine import Finding
 from boundby.results.trace import OpSite, StepClass, StepKind, StepOps, Trace, WatchedStep
 
@@ -134,6 +134,7 @@ def build_trace(
         threads=_usual(kept.threads),
         device=device,
         host_input_s=host_input_s,
+        saved_bytes=chosen.attributed[-1].saved_bytes if chosen is not None and chosen.attributed else None,
         warmup_steps=len(kept.warm_faults),
         events_per_step=events_per_step,
         findings=tuple(found),

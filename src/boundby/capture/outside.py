@@ -1,12 +1,10 @@
-"""Work that no dispatcher sees: tensors handed to numpy, and regions that torch.compile fused into generated code."""
+"""Work that no dispatcher sees: tensors handed to numpy or another library."""
 
 from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any
 
 _BOUNDBY_ROOT = __file__.rpartition("capture")[0]
 _SKIPPED = frozenset({"CACHE", "PRECALL", "KW_NAMES", "LOAD_CONST", "PUSH_NULL", "RESUME", "NOP", "EXTENDED_ARG"})
@@ -46,50 +44,3 @@ def _calls_export(code: CodeType, at: int) -> bool:
             continue
         return one.opname in ("LOAD_METHOD", "LOAD_ATTR") and one.argval in _EXPORTS
     return False
-
-
-class CompiledRegions:
-    """Counts the calls of regions that inductor compiled, whose kernels do not go through the dispatcher.
-
-    The class of compiled graphs is patched while open, not the graphs or their callers, so nothing recompiles.
-    """
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self._withdraw: list[Callable[[], None]] = []
-        self._patched: Any = None
-        if "torch._dynamo" not in sys.modules:
-            return
-        self._patch()
-        if self._patched is None:
-            from torch._dynamo.callback import callback_handler
-
-            callback_handler.register_end_callback(self._after_compile)
-            self._withdraw.append(lambda: callback_handler.remove_end_callback(self._after_compile))
-
-    def _after_compile(self, *args: Any) -> None:
-        self._patch()
-
-    def _patch(self) -> None:
-        module = sys.modules.get("torch._inductor.output_code")
-        if module is None or self._patched is not None:
-            return
-        graph = self._patched = module.CompiledFxGraph
-        original = graph.__call__
-
-        def counted(this: Any, inputs: Any) -> Any:
-            self.calls += 1
-            return original(this, inputs)
-
-        graph.__call__ = counted
-
-        def restore() -> None:
-            graph.__call__ = original
-
-        self._withdraw.append(restore)
-
-    def close(self) -> None:
-        """Put everything back."""
-        for withdraw in self._withdraw:
-            withdraw()
-        self._withdraw.clear()

@@ -13,10 +13,11 @@ from boundby.capture.attribute import AttributedStep, AttributingWatcher, SiteKe
 from boundby.capture.calibrate import NO_COST, Calibration, WatchCost
 from boundby.capture.lean import LeanStep
 from boundby.capture.profiled import ProfiledStep, call_name, can_profile, match_calls
-from boundby.capture.regions import REGION_NAME, CompiledCalls
+from boundby.capture.regions import CompiledCalls
 from boundby.capture.schedule import Limits, Role, Schedule
 from boundby.capture.usage import StepUsage, usage_now
 from boundby.capture.watches import AttributedWatch, LeanWatch, ProfiledWatch, Watch
+from boundby.results.counts import REGION_NAME
 from boundby.results.trace import AnchorReading
 
 # The profiler keeps hundreds of bytes an op until it ends: a burst ends after so many ops, and a step with more of them

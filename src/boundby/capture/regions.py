@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-REGION_NAME = "torch.compile region"
+from boundby.results.counts import REGION_NAME
 
 
 class _Region:
@@ -23,36 +23,58 @@ class CompiledCalls:
     """While open, every outermost call of a compiled region goes through ``around(call)``, which must make it.
 
     The class of compiled graphs is patched, not the graphs or their callers, so nothing recompiles. ``inside`` tells
-    whether a region is running.
+    whether a region is running; ``graph`` and ``inputs`` are those of the call that ``around`` is about to make.
+
+    Args:
+        around: gets a call to make; returns its result.
+        also_new: whether to begin with the first compilation while open, where nothing was compiled before.
     """
 
-    def __init__(self, around: Callable[[Callable[[], Any]], Any]) -> None:
+    def __init__(self, around: Callable[[Callable[[], Any]], Any], *, also_new: bool = False) -> None:
         self.inside = False
+        self.graph: Any = None
+        self.inputs: Any = ()
         self._around = around
-        self._graph: Any = None
+        self._also_new = also_new
+        self._handler: Any = None
+        self._patched: Any = None
         self._original: Any = None
 
     def open(self) -> None:
-        """Begin; does nothing where nothing was compiled yet."""
+        """Begin."""
+        if self._patched is None and self._also_new and self._handler is None and "torch._dynamo" in sys.modules:
+            from torch._dynamo.callback import callback_handler
+
+            self._handler = callback_handler
+            callback_handler.register_end_callback(self._compiled)
+        self._patch()
+
+    def _compiled(self, *args: Any) -> None:
+        self._patch()
+
+    def _patch(self) -> None:
         module = sys.modules.get("torch._inductor.output_code")
-        if module is None or self._graph is not None:
+        if module is None or self._patched is not None:
             return
-        graph = self._graph = module.CompiledFxGraph
+        graph = self._patched = module.CompiledFxGraph
         original = self._original = graph.__call__
 
         def call(this: Any, inputs: Any) -> Any:
             if self.inside:
                 return original(this, inputs)
-            self.inside = True
+            self.inside, self.graph, self.inputs = True, this, inputs
             try:
                 return self._around(lambda: original(this, inputs))
             finally:
-                self.inside = False
+                self.inside, self.graph, self.inputs = False, None, ()
 
         graph.__call__ = call
 
     def close(self) -> None:
         """Put everything back."""
-        graph, self._graph = self._graph, None
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            handler.remove_end_callback(self._compiled)
+        graph, self._patched = self._patched, None
         if graph is not None:
             graph.__call__ = self._original

@@ -19,12 +19,14 @@ _raw_names: dict[type, tuple[str, ...]] = {}
 class SavedTensors:
     """Collects the storages that the nodes of autograd graphs keep.
 
-    Nodes made before this object (on this thread) belong to earlier steps and are left out.
+    Nodes made before this object (on this thread) belong to earlier steps and are left out. ``parameters`` are the
+    addresses of the storages of those parameters that the graphs lead to.
     """
 
     def __init__(self) -> None:
         self._first = int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]  # absent from torch's stubs
         self._mark = object()
+        self.parameters: set[int] = set()
         # The weak references keep addresses from being used again, so that storages stay told apart.
         self._found: dict[int, tuple[StorageWeakRef, int]] = {}
 
@@ -44,6 +46,9 @@ class SavedTensors:
             if number < self._first:
                 continue
             pending += [following for following, _ in node.next_functions if following is not None]
+            leaf = getattr(node, "variable", None)
+            if isinstance(leaf, torch.nn.Parameter):
+                self.parameters.update(storage._cdata for storage in storages_of(leaf))
             for name in _names_of(node):
                 try:
                     value = getattr(node, name)

@@ -19,9 +19,11 @@ from boundby.capture.finder import StepFinder
 from boundby.capture.imports import after_import
 from boundby.capture.schedule import Limits, Role
 from boundby.results.machine import Finding
+from boundby.results.remedy import ScriptFacts
 from boundby.results.trace import StepKind, Trace
 
 if TYPE_CHECKING:
+    from boundby.capture.facts import FactsSeen
     from boundby.capture.outermost import OutermostCalls
     from boundby.capture.recorder import Probes, Recorder
 
@@ -49,6 +51,9 @@ class Session:
     Hooks are global (optimizer steps, outermost module calls, DataLoader iterators) and are installed right after
     torch is imported, and withdrawn once the last planned step was seen. No module, tensor or random generator of the
     user's is touched. An error inside a hook ends the watching with a finding, never the script.
+
+    Something else than the usual recorder can be told where steps begin and end: ``recorder`` makes it from the clock.
+    ``on_module`` hears of each outermost module as its call begins, as long as steps may be such calls.
     """
 
     def __init__(
@@ -58,8 +63,12 @@ class Session:
         stop: bool = False,
         probes: Callable[[int], Probes] | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
+        recorder: Callable[[Callable[[], int]], Any] | None = None,
+        on_module: Callable[[Any], None] | None = None,
     ) -> None:
         self.limits = limits
+        self._make_recorder = recorder
+        self._on_module = on_module
         self.probes = probes
         self.stop = stop
         self.clock = clock
@@ -68,6 +77,7 @@ class Session:
         self.process = os.getpid()
         self._recorder: Recorder | None = None
         self._finder: StepFinder | None = None
+        self._facts: FactsSeen | None = None
         self._home = self._thread = threading.get_ident()
         self._undo: list[Callable[[], None]] = []
         self._undo_steps: list[Callable[[], None]] = []  # hooks that are withdrawn as soon as all was seen
@@ -75,6 +85,7 @@ class Session:
         self._ended = False
         self._failed = False
         self._events_seen = 0
+        self._kind: str | None = None
 
     def arm(self, *, modules: bool = True, optimizers: bool = True) -> None:
         """Hook in as soon as torch is there."""
@@ -126,6 +137,12 @@ class Session:
             findings=tuple(self.findings),
         )
 
+    def facts(self) -> ScriptFacts:
+        """What was seen of the script's own objects and settings."""
+        if self._facts is None:
+            return ScriptFacts()
+        return self._facts.facts(inference=self._kind == steps.INFERENCE)
+
     @property
     def ended(self) -> bool:
         """Whether all that was planned was seen, or watching had to stop."""
@@ -170,10 +187,13 @@ class Session:
     # Hooks.
 
     def _torch_imported(self) -> None:
+        from boundby.capture.facts import FactsSeen
         from boundby.capture.recorder import Recorder
 
         self.torch_seen = True
-        self._recorder = Recorder(self.limits, probes=self.probes, clock=self.clock)
+        self._facts = FactsSeen()
+        make = self._make_recorder
+        self._recorder = make(self.clock) if make else Recorder(self.limits, probes=self.probes, clock=self.clock)
         self._finder = StepFinder(self._recorder, self._kind_found)
         self._hook_steps()
         if self._want[0]:
@@ -203,6 +223,8 @@ class Session:
                 running = _running_frames() if inside else ()
                 inside[:] = [one for one in inside if one[0] != id(optimizer) and id(one[1]) in running]
                 inside.append((id(optimizer), sys._getframe(1)))
+                if self._facts is not None:
+                    self._facts.optimizer(optimizer)
                 if self._recorder is not None:
                     self._recorder.in_optimizer = True
             except Exception as error:
@@ -230,6 +252,10 @@ class Session:
         return self._hears(steps.INFERENCE)
 
     def _module_called(self, module: Any) -> None:
+        if self._facts is not None:
+            self._facts.module(module)
+        if self._on_module is not None:
+            self._on_module(module)
         self._event(steps.INFERENCE, id(module), self.clock())
 
     def _drop_module_hook(self) -> None:
@@ -264,6 +290,7 @@ class Session:
         return True
 
     def _kind_found(self, kind: str) -> None:
+        self._kind = kind
         if kind != steps.INFERENCE:
             self._drop_module_hook()
 
@@ -301,9 +328,11 @@ class Session:
         if self.stop:
             raise StopRun(0)
 
-    def _input_begins(self) -> None:
+    def _input_begins(self, iterator: Any = None) -> None:
         if self._recorder is not None and not self._ended and threading.get_ident() == self._thread:
             try:
+                if iterator is not None and self._facts is not None:
+                    self._facts.loader(iterator)
                 self._recorder.input_begins()
             except Exception as error:
                 self._fail(error)

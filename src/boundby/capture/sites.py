@@ -21,7 +21,7 @@ from boundby.results.counts import Phase
 
 Place = tuple[str | None, int | None, str | None]
 
-_FOREIGN, _USER, _MODULE, _ENGINE, _CHECKPOINT = range(5)
+_FOREIGN, _USER, _MODULE, _ENGINE, _CHECKPOINT, _OUTERMOST = range(6)
 
 _node_now: Callable[[], Any] = torch._C._current_autograd_node
 _sequence_now = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]  # absent from torch's stubs
@@ -30,6 +30,7 @@ _frame_at = sys._getframe
 _MODULE_CALL = torch.nn.Module._wrapped_call_impl.__code__
 _TORCH_ROOT = torch.__file__.rpartition("__init__")[0]
 _BOUNDBY_ROOT = __file__.rpartition("capture")[0]
+_SCRIPT_RUNNER = _BOUNDBY_ROOT + "capture/script.py"  # above it are only boundby's own frames, a dozen
 _LAB_ROOT = _BOUNDBY_ROOT + "labs/"  # what boundby explains when it is given no script
 _PACKAGE_ROOTS = tuple({sysconfig.get_paths()[key] + "/" for key in ("purelib", "platlib")})
 _STDLIB_ROOTS = tuple({sysconfig.get_paths()[key] + "/" for key in ("stdlib", "platstdlib")})
@@ -52,6 +53,8 @@ def _kind_of_code(code: CodeType) -> int:
             kind = _ENGINE
         else:
             kind = _FOREIGN
+    elif path == _SCRIPT_RUNNER:
+        kind = _OUTERMOST
     elif (path.startswith(_BOUNDBY_ROOT) and not path.startswith(_LAB_ROOT)) or "/torchinductor_" in path:
         kind = _FOREIGN
     elif path.startswith("<"):
@@ -155,6 +158,8 @@ class SiteFinder:
                     outer_frame = frame
                     if inner_frame is None:
                         inner_frame = frame
+                elif kind == _OUTERMOST:
+                    break
             elif kind is None and _kind_of_code(code):
                 continue
             frame = frame.f_back
@@ -168,9 +173,10 @@ class SiteFinder:
     def _label(self, inner: torch.nn.Module, outer: torch.nn.Module) -> str:
         key = (id(outer), id(inner))
         label = self._labels.get(key)
-        known = self.modules_seen.get(key[1])
-        if label is not None and known is not None and known() is inner:
-            return label
+        if label is not None:
+            known = self.modules_seen.get(key[1])
+            if known is not None and known() is inner:
+                return label
         self._note(outer)
         for name, module in outer.named_modules(remove_duplicate=False):
             self._note(module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -44,6 +45,23 @@ class MatmulShape:
     k: int
 
 
+# The name of the op that a compiled region is in a trace.
+REGION_NAME = "torch.compile region"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EagerEquivalent:
+    """What a compiled region would be op by op: the costs of the ops that the user's code asks for, before fusion."""
+
+    ops: int = 0
+    launches: int = 0
+    matmul_flops: int = 0
+    causal_matmul_flops: int = 0
+    pointwise_flops: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpCost:
     """The cost of one executed op.
@@ -53,6 +71,9 @@ class OpCost:
     elements go through it; both are for the pointwise floor. ``dtype`` is the short name the work is done in
     (``fp32``, ``bf16``, ``fp16``, ``fp64``, ``int8``, ``int64``, ``bool``, ``c64``...). ``matmul_shape`` is the
     product's shape where one product describes the op.
+
+    A compiled region is one op with as many ``launches`` as it has kernels and calls of library ops; ``eager`` is what
+    it would be op by op (None: not a region, or not known).
     """
 
     kind: OpKind
@@ -67,6 +88,7 @@ class OpCost:
     dtype: str = "fp32"
     matmul_shape: MatmulShape | None = None
     modelled: bool = True
+    eager: EagerEquivalent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +117,9 @@ class GroupCounts:
 class Counts:
     """Totals of a step. ``saved_bytes`` is None where it was not looked at.
 
+    Compiled regions are counted as what they run after fusion; ``eager`` is what the step would be with every region
+    op by op (None: nothing is compiled, or a region's equivalent is not known).
+
     ``ops`` counts aten ops below autograd, views included; ``launches`` those that do work. ``saved_bytes`` are unique
     storages kept for backward without parameters and buffers; ``saved_input_bytes`` is the part of it that are the
     caller's own input tensors.
@@ -115,3 +140,25 @@ class Counts:
     by_phase: tuple[GroupCounts, ...] = field(default=())
     by_module: tuple[GroupCounts, ...] = field(default=())
     by_line: tuple[GroupCounts, ...] = field(default=())
+    eager: EagerEquivalent | None = None
+
+
+def eager_equivalent(rows: Iterable[tuple[OpCost, int]], regions: int) -> EagerEquivalent | None:
+    """What a step would be with its compiled regions op by op; None without any, or where one's is not known.
+
+    Args:
+        rows: the cost of every op of the step and how often it occurs, compiled regions among them.
+        regions: how many calls of compiled regions there are.
+    """
+    parts = [(cost.eager or cost, times, cost.eager is not None) for cost, times in rows]
+    if regions == 0 or sum(times for _, times, known in parts if known) != regions:
+        return None
+    return EagerEquivalent(
+        ops=sum(times * (part.ops if isinstance(part, EagerEquivalent) else 1) for part, times, _ in parts),
+        launches=sum(times * part.launches for part, times, _ in parts),
+        matmul_flops=sum(times * part.matmul_flops for part, times, _ in parts),
+        causal_matmul_flops=sum(times * part.causal_matmul_flops for part, times, _ in parts),
+        pointwise_flops=sum(times * part.pointwise_flops for part, times, _ in parts),
+        bytes_read=sum(times * part.bytes_read for part, times, _ in parts),
+        bytes_written=sum(times * part.bytes_written for part, times, _ in parts),
+    )

@@ -3,7 +3,9 @@
 from boundby.capture.costs import (  # noqa: F401  # importing a family registers its rules
     attention,
     convolution,
+    factorization,
     foreach,
+    fourier,
     index,
     matmul,
     movement,
@@ -11,7 +13,7 @@ from boundby.capture.costs import (  # noqa: F401  # importing a family register
     recurrent,
     reduction,
 )
-from boundby.capture.costs.cache import CostCache, signature
+from boundby.capture.costs.cache import CacheInfo, CostCache, Known, signature
 from boundby.capture.costs.registry import cost_of, cost_rule
 
-__all__ = ["CostCache", "cost_of", "cost_rule", "signature"]
+__all__ = ["CacheInfo", "CostCache", "Known", "cost_of", "cost_rule", "signature"]

@@ -11,7 +11,7 @@ from boundby.results.counts import OpCost
 FUNCTIONS = {
     **dict.fromkeys(("sub", "rsub", "heaviside"), "add"),
     **dict.fromkeys(
-        ("lerp", "addcmul", "square", "tanh_backward", "sigmoid_backward", "ldexp", "deg2rad", "rad2deg"), "mul"
+        ("lerp", "addcmul", "fma", "square", "tanh_backward", "sigmoid_backward", "ldexp", "deg2rad", "rad2deg"), "mul"
     ),
     **dict.fromkeys(("addcdiv", "reciprocal", "remainder", "fmod", "floor_divide"), "div"),
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "equal"), "compare"),
@@ -103,3 +103,6 @@ def _equal(call: Call) -> OpCost:
     return op_cost(
         call, "reduction", function="compare", function_elements=first.numel(), pointwise_flops=first.numel()
     )
+
+
+rule("prims::fma")(pointwise_cost)

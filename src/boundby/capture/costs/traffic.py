@@ -82,6 +82,15 @@ def distinct_elements(tensor: torch.Tensor) -> int:
     return _size_of(_grid(tensor.shape, tensor.stride(), 0))
 
 
+def covered_elements(grids: Iterable[tuple[int, Sequence[int], Sequence[int]]]) -> int:
+    """How many different elements several strided ranges of one array cover together.
+
+    Args:
+        grids: (offset, sizes, strides) of each, in elements.
+    """
+    return _union([*{_grid(sizes, strides, offset) for offset, sizes, strides in grids}])
+
+
 def _grid(shape: Sequence[int], stride: Sequence[int], offset: int) -> _Grid:
     """The elements of a strided tensor as a grid without dimensions that repeat or overlap where that can be had."""
     dims = sorted((step, size) for step, size in zip(stride, shape, strict=True) if step and size > 1)
