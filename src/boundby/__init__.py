@@ -29,6 +29,7 @@ __all__ = [
     "explain",
     "measure_machine",
     "step",
+    "try_remedies",
 ]
 
 _HOMES = {
@@ -41,6 +42,7 @@ _HOMES = {
     "explain": "boundby.api",
     "measure_machine": "boundby.api",
     "step": "boundby.api",
+    "try_remedies": "boundby.api",
 }
 
 

@@ -9,11 +9,12 @@ from boundby.capture.marks import step
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 
 if TYPE_CHECKING:
-    from boundby.results.counts import Counts, OpCost
+    from boundby.results.counts import OpCost
     from boundby.results.machine import Machine
+    from boundby.results.module_tree import CallCounts
     from boundby.results.report import Report
 
-__all__ = ["cost_rule", "count", "explain", "measure_machine", "step"]
+__all__ = ["cost_rule", "count", "explain", "measure_machine", "step", "try_remedies"]
 
 
 def explain(
@@ -43,7 +44,7 @@ def explain(
         **kwargs: keyword arguments of the callable.
 
     Returns:
-        The report, as ``boundby run`` makes it for a script.
+        The report, as ``boundby run`` makes it for a script, with what each remedy should do.
 
     Raises:
         BoundbyError: ``no-steps`` where too few steps ran, ``bad-steps`` for a count too small, ``not-callable`` for
@@ -82,7 +83,9 @@ def explain(
         from boundby.machine.ensure import ensure_machine
 
         machine = ensure_machine(threads=trace.threads)
-    return explain_trace(trace, machine)
+    from boundby.remedies.ranking import with_predictions
+
+    return with_predictions(explain_trace(trace, machine), session.facts())
 
 
 def speed_probes(threads: int) -> Any:
@@ -115,7 +118,52 @@ def _advance_repeatedly(session: Any, steps: Iterator[Any]) -> None:
         session.mark_end()
 
 
-def count(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Counts:
+def try_remedies(
+    fn: Callable[..., Any],
+    *args: Any,
+    remedies: Iterable[str] | None = None,
+    budget_s: float = 6.0,
+    machine: Machine | None = None,
+    **kwargs: Any,
+) -> Report:
+    """Explain a step, predict what each remedy would do to it, and measure those that a callable can be wrapped in.
+
+    The step runs some hundred times. A remedy that needs a whole process (an allocator, other kernels of an optimizer
+    that exists already) is predicted and not measured: ``boundby try`` does it for scripts.
+
+    Args:
+        fn: the step, called as ``fn(*args, **kwargs)``; what it returns is compared where it holds a tensor.
+        *args: its positional arguments.
+        remedies: names of those to try; None: all that are not predicted to be useless.
+        budget_s: seconds for each trial's turns.
+        machine: the ceilings; None: this machine's, kept or measured now.
+        **kwargs: its keyword arguments.
+
+    Returns:
+        The report of ``explain`` with its ``remedies`` filled in.
+
+    Raises:
+        BoundbyError: as ``explain``; ``unknown-remedy`` for a name that is none.
+    """
+    from dataclasses import replace
+
+    from boundby.remedies.callables import try_callable
+    from boundby.remedies.registry import remedy_named
+    from boundby.results.remedy import Remedy
+
+    wanted = None if remedies is None else [remedy_named(name).NAME for name in remedies]
+    report = explain(fn, *args, machine=machine, **kwargs)
+    known = {one.name: one for one in report.remedies}
+    if wanted is None:
+        chosen = [one for one in report.remedies if one.advice != "skip"]
+    else:
+        chosen = [known.get(name) or Remedy(name=name, title=remedy_named(name).TITLE) for name in wanted]
+    tried = try_callable(lambda: fn(*args, **kwargs), chosen, budget_s=budget_s)
+    rest = [one for one in report.remedies if one.name not in {one.name for one in tried}]
+    return replace(report, remedies=(*tried, *rest))
+
+
+def count(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> CallCounts:
     """Count one call of ``fn(*args, **kwargs)``: ops, FLOPs, bytes and bytes saved for backward.
 
     Args:
@@ -124,27 +172,39 @@ def count(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Counts:
         **kwargs: its keyword arguments.
 
     Returns:
-        The deterministic totals; ops without a cost rule are named in ``unmodelled``.
+        The deterministic totals, by op, phase, module and source line, and in ``tree`` by called module; ops without a
+        cost rule are named in ``unmodelled``. On meta and fake tensors ``findings`` say what the counts cannot hold.
     """
     from boundby.capture.counter import count_callable
 
     return count_callable(fn, *args, **kwargs)
 
 
-def measure_machine(*, threads: int | None = None, again: bool = False, quick: bool = False) -> Machine:
+def measure_machine(
+    *, threads: int | None = None, again: bool = False, quick: bool = False, full: bool = False
+) -> Machine:
     """This machine's ceilings, kept from before or measured now in a process of its own.
 
     Args:
         threads: threads of torch to measure with; None: what torch takes by itself.
         again: measure even where ceilings are kept.
-        quick: within about 8 s instead of 18, with fewer sizes.
+        quick: within 10 s instead of 20, with wider bands.
+        full: within 3 minutes, with more sizes, more dtypes, compiled code and slow ranges; a kept full measuring
+            also serves where less is asked for.
 
     Returns:
         The machine, with ceilings in FLOP/s, byte/s and seconds per op or element.
-    """
-    from boundby.machine.ensure import DEFAULT_BUDGET_S, QUICK_BUDGET_S, ensure_machine
 
-    return ensure_machine(threads=threads, again=again, budget_s=QUICK_BUDGET_S if quick else DEFAULT_BUDGET_S)
+    Raises:
+        BoundbyError: ``quick-and-full`` where both are asked for, ``machine-failed`` where measuring failed.
+    """
+    from boundby.machine.ensure import ensure_machine
+
+    if quick and full:
+        raise BoundbyError(
+            "quick-and-full", "quick and full were both asked for", "Ask for one of them.", status=EXIT_USAGE
+        )
+    return ensure_machine(threads=threads, again=again, mode="quick" if quick else "full" if full else "default")
 
 
 def cost_rule(

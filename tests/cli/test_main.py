@@ -88,7 +88,11 @@ def test_no_command_shows_the_help() -> None:
 
 @pytest.mark.parametrize(
     ("word", "hint"),
-    [("shwo", "Did you mean show?"), ("machin", "Did you mean machine?"), ("zzzzzz", "Commands: run, show, machine")],
+    [
+        ("shwo", "Did you mean show?"),
+        ("machin", "Did you mean machine?"),
+        ("zzzzzz", f"Commands: {', '.join(COMMANDS)}"),
+    ],
 )
 def test_an_unknown_command_names_near_ones(word: str, hint: str) -> None:
     done = boundby(word)

@@ -14,7 +14,7 @@ import pytest
 
 from boundby.cli.options import detect_display
 from boundby.results.files import decode_report
-from boundby.results.machine_file import encode_machine
+from boundby.results.machine_file import decode_machine, encode_machine
 
 REPORT = Path(__file__).parent.parent / "report" / "files" / "report-version-1-overhead.json"
 
@@ -73,7 +73,9 @@ def test_neither_torch_nor_numpy_is_needed(form: list[str], machine_file: Path) 
 
 def test_json_is_the_file_alone() -> None:
     done = show("--json", str(REPORT))
-    assert (done.returncode, done.stdout, done.stderr) == (0, REPORT.read_bytes(), b"")
+    assert (done.returncode, done.stderr) == (0, b"")
+    # A file of an earlier boundby lacks what was added since; what it holds stays as it is.
+    assert decode_report(done.stdout, name="shown") == decode_report(REPORT.read_bytes(), name="the file")
 
 
 def test_json_is_utf8_whatever_the_terminal(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_json_is_utf8_whatever_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text(json.dumps(content))
     done = show("--json", str(path), env={"PYTHONIOENCODING": "ascii"})
-    assert json.loads(done.stdout) == content
+    assert json.loads(done.stdout)["step"]["name"] == "训练"
     assert "训练".encode() in done.stdout
 
 
@@ -99,7 +101,8 @@ def test_a_machine_file_is_recognised(machine_file: Path) -> None:
     assert done.stdout.startswith(b"AMD EPYC 9R14\n")
     assert b"GFLOP/s" in done.stdout
     assert b"97.3" in done.stdout or b" 97 " in done.stdout
-    assert json.loads(show("--json", str(machine_file)).stdout) == json.loads(machine_file.read_bytes())
+    shown = show("--json", str(machine_file)).stdout
+    assert decode_machine(shown, name="shown") == decode_machine(machine_file.read_bytes(), name="the file")
 
 
 def test_environment_of_the_stream() -> None:

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from boundby.cli.main import COMMANDS
+
 HEAVY = ("torch", "numpy", "scipy", "sklearn", "transformers")
 
 RUN_AND_LIST = """
@@ -45,7 +47,7 @@ def test_import_boundby_is_light() -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [("--help",), ("--version",), ("run", "--help"), ("show", "--help"), ("machine", "--help")],
+    [("--help",), ("--version",), *((name, "--help") for name in COMMANDS)],
     ids=" ".join,
 )
 def test_help_is_light(args: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from black_box import Runner
 
 _PLACE_OF_CEILINGS = (
     "from boundby.machine.store import machine_key, machine_path;"
-    "print(machine_path(machine_key(threads=None, quick=False)))"
+    "print(machine_path(machine_key(threads=None)))"
 )
 _FIRST = "first-stderr.txt"
 

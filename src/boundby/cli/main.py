@@ -38,15 +38,45 @@ COMMANDS = {
         attribute="run_command",
         short_help="Run an unmodified script and say what bounds its steps.",
     ),
+    "count": LazyCommand(
+        module="boundby.cli.count",
+        attribute="count_command",
+        short_help="Count FLOPs, bytes and saved memory by module.",
+    ),
+    "try": LazyCommand(
+        module="boundby.cli.try_",
+        attribute="try_command",
+        short_help="Try remedies on an unmodified script, beside the script as it is.",
+    ),
     "show": LazyCommand(
         module="boundby.cli.show",
         attribute="show_command",
         short_help="Show a saved report or machine file again.",
     ),
+    "decode": LazyCommand(
+        module="boundby.cli.decode",
+        attribute="decode_command",
+        short_help="Say on paper how fast a language model decodes.",
+    ),
+    "validate": LazyCommand(
+        module="boundby.cli.validate",
+        attribute="validate_command",
+        short_help="Compare such estimates with published measurements.",
+    ),
     "machine": LazyCommand(
         module="boundby.cli.machine",
         attribute="machine_command",
         short_help="Measure, or show, the ceilings of this machine.",
+    ),
+    "doctor": LazyCommand(
+        module="boundby.cli.doctor",
+        attribute="doctor_command",
+        short_help="Say what could spoil a measurement here.",
+    ),
+    "compare": LazyCommand(
+        module="boundby.cli.compare",
+        attribute="compare_command",
+        short_help="Say what changed between two reports, or two machines.",
     ),
 }
 

@@ -41,6 +41,17 @@ def json_option(function: _Function) -> _Function:
     )
 
 
+def machine_file_option(function: _Function) -> _Function:
+    """Adds `--machine FILE` (parameter ``elsewhere``: a path or None)."""
+    return click.option(
+        "--machine",
+        "elsewhere",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Say what would bind on the machine that FILE is of (`boundby machine -o`), as modelled from this run.",
+    )(function)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Display:
     """What a stream can show: its width in columns, whether colour is welcome, whether block characters are."""

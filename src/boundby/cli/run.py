@@ -9,24 +9,26 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from boundby.cli.options import json_option, output_option, print_report
+from boundby.cli.options import json_option, machine_file_option, output_option, print_report
 from boundby.results.errors import EXIT_DONE, EXIT_ERROR, BoundbyError
 
 if TYPE_CHECKING:
     from boundby.capture.script import Outcome, Target
     from boundby.capture.session import Session
+    from boundby.results.machine import Machine
     from boundby.results.report import Report
     from boundby.results.trace import Trace
 
 EMBEDDED_DEFAULT = "boundby.labs.train_base_model"
 
 
-class _ScriptCommand(click.Command):
+class ScriptCommand(click.Command):
     """Options of boundby come first; from SCRIPT, or from what follows ``-m MODULE``, all words are the script's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -46,7 +48,7 @@ class _ScriptCommand(click.Command):
 
 
 @click.command(
-    cls=_ScriptCommand,
+    cls=ScriptCommand,
     context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
     options_metavar="[OPTIONS]",
     short_help="Run an unmodified script and say what bounds its steps.",
@@ -58,6 +60,7 @@ class _ScriptCommand(click.Command):
     "--watch", type=int, metavar="N", help="Steps to watch, at least 2 [default: about a second's worth, 4 to 14]."
 )
 @click.option("--stop", is_flag=True, help="End the script, with status 0, once all this was seen.")
+@machine_file_option
 @output_option
 @json_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT [ARGS]...]")
@@ -67,6 +70,7 @@ def run_command(
     steps: int | None,
     watch: int | None,
     stop: bool,
+    elsewhere: Path | None,
     output: Path | None,
     force: bool,
     as_json: bool,
@@ -89,8 +93,14 @@ def run_command(
     if output is not None:
         output = output.absolute()
         check_writable(output, force=force)
+    other = None if elsewhere is None else _read_machine(elsewhere)
     arguments = tuple(sys.argv[1:])
     machine = _machine(None)
+    if other is not None:
+        from boundby.bound.elsewhere import check_ceilings
+
+        # A script may choose another number of threads, but most leave it: better told now than after the last step.
+        check_ceilings(other.machine, name=other.name, threads=machine.description.threads)
 
     from boundby.api import speed_probes
     from boundby.capture.session import Session
@@ -104,7 +114,7 @@ def run_command(
     status = outcome.status
     try:
         try:
-            report = _explained(session, target, outcome, machine, ("boundby", *arguments))
+            report = _explained(session, target, outcome, machine, ("boundby", *arguments), other)
             text = report.to_json() if as_json else None
             if output is not None:
                 _save(report, output, force)
@@ -156,7 +166,27 @@ def _run(session: Session, target: Target) -> Outcome:
         session.disarm()  # never raises: what goes wrong in it becomes a finding
 
 
-def _explained(session: Session, target: Target, outcome: Outcome, machine: Any, command: tuple[str, ...]) -> Report:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MachineFile:
+    name: str
+    machine: Machine
+
+
+def _read_machine(path: Path) -> _MachineFile:
+    from boundby.results.files import read_file
+    from boundby.results.machine_file import decode_machine
+
+    return _MachineFile(name=str(path), machine=decode_machine(read_file(path), name=str(path)))
+
+
+def _explained(
+    session: Session,
+    target: Target,
+    outcome: Outcome,
+    machine: Any,
+    command: tuple[str, ...],
+    other: _MachineFile | None,
+) -> Report:
     from dataclasses import replace
 
     from boundby.bound.explain import explain_trace
@@ -175,7 +205,11 @@ def _explained(session: Session, target: Target, outcome: Outcome, machine: Any,
             advice="Nothing in it tells of the failure.",
         )
         trace = replace(trace, findings=(failed, *trace.findings))
-    return explain_trace(trace, machine, command=command)
+    if other is None:
+        from boundby.remedies.ranking import with_predictions
+
+        return with_predictions(explain_trace(trace, machine, command=command), session.facts())
+    return explain_trace(trace, machine, command=command, elsewhere=other.machine, elsewhere_name=other.name)
 
 
 def _internal_error(error: Exception) -> BoundbyError:

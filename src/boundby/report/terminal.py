@@ -11,6 +11,7 @@ from rich.text import Text
 from boundby.report.costliest import render_costliest
 from boundby.report.next_command import next_command as fitting_command
 from boundby.report.page import bullets, heading, page_width, render_page
+from boundby.report.remedies_text import render_remedies
 from boundby.report.safe_text import clean, elide, elide_middle
 from boundby.report.split_bar import render_split
 from boundby.results.report import Report
@@ -70,6 +71,9 @@ def _parts(
     yield from render_split(report, width=width, unicode=unicode)
     yield ""
     yield from render_costliest(report, width=width, unicode=unicode, folder=folder)
+    if report.remedies:
+        yield ""
+        yield from render_remedies(report.remedies, unicode=unicode)
     yield ""
     yield heading("How far to trust this")
     yield bullets(((Text(text), "") for text in _trust(report, unicode=unicode)), mark="  -", mark_width=4)

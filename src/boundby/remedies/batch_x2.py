@@ -1,0 +1,179 @@
+"""A batch twice as large: what a step does once, however many samples it has, is shared by twice as many."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from boundby.bound.ceilings import Ceilings, Speed
+from boundby.remedies.contract import Effects, Evidence, Prediction
+from boundby.remedies.in_step import Shape, base_name, tensor_shapes
+from boundby.remedies.sums import weighted_sum
+from boundby.results.counts import MatmulShape
+from boundby.results.interval import Interval, interval
+from boundby.results.remedy import Predicted, ScriptFacts
+from boundby.results.report import OpRow
+
+NAME = "batch-x2"
+TITLE = "a batch twice as large (time a sample)"
+CHANGES_NUMBERS = True
+ENVIRONMENT: Mapping[str, str] = {}
+# A step of the changed script does this many times the work: trials compare the time of a sample.
+WORK_FACTOR = 2
+WORK = float(WORK_FACTOR)
+CHANGE = "double the batch size; steps are others then, so learning rate and number of steps are to be chosen anew"
+# By what share the added half may take more or less than the first: larger tensors fall out of caches, or fill them
+# better.
+ADDED_BAND = 0.12
+MATVEC_ROWS = 8
+ELEMENT_BYTES = 4
+FIXED, DOUBLED = interval(1.0), interval(2.0)
+
+
+def predict(evidence: Evidence) -> Prediction:
+    """Twice the step's time less what does not grow: overhead, host code, the optimizer, bytes of weights."""
+    growth = _Growth(evidence).of_step()
+    low, high = growth.low, growth.high
+    fixed = interval(2.0 - growth.value, 2.0 - high, 2.0 - low)
+    return Predicted(
+        speedup=WORK / growth.value,
+        low=WORK / (1.0 + (high - 1.0) * (1.0 + ADDED_BAND)),
+        high=WORK / (1.0 + (low - 1.0) * (1.0 - ADDED_BAND)),
+        reason=f"{max(0.0, fixed.value):.0%} of the step does not grow with the batch "
+        f"({max(0.0, fixed.low):.0%} to {fixed.high:.0%}): dispatch, host code, the optimizer, reading weights; "
+        "the time of a sample is meant",
+        change=CHANGE,
+        changes_numbers=CHANGES_NUMBERS,
+    )
+
+
+class _Growth:
+    """How many times as long parts of a step take with twice the samples: 1 is fixed, 2 is all of it grows."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._report = report = evidence.report
+        self._weights = _weight_shapes(evidence.facts)
+        self._weight_bytes = {ELEMENT_BYTES * math.prod(shape) for shape in self._weights}
+        self._ceilings = Ceilings(evidence.machine, Speed.unknown(), threads=report.step.threads)
+
+    def of_step(self) -> Interval:
+        """Of the step; what is neither an op, host code nor input grows as the known part does, or not, or fully."""
+        report = self._report
+        parts = [part for row in report.ops for part in self._of_row(row)]
+        parts += [(report.overhead_parts.host, FIXED), (report.split.input.value, DOUBLED)]
+        known = sum(share for share, _ in parts)
+        if known <= 0:
+            return interval(1.5, 1.0, 2.0)
+        growth = weighted_sum(parts).scaled(1.0 / known)
+        rest = max(0.0, 1.0 - known)
+        return interval(growth.value, (1.0 - rest) * growth.low + rest, (1.0 - rest) * growth.high + 2.0 * rest)
+
+    def _of_row(self, row: OpRow) -> list[tuple[float, Interval]]:
+        """The row's dispatch and its work, each with its share of the step."""
+        overhead = min(1.0, row.floors.overhead_s / row.time_s) if row.time_s > 0 else 1.0
+        return [(row.share * overhead, FIXED), (row.share * (1.0 - overhead), self._of_work(row))]
+
+    def _of_work(self, row: OpRow) -> Interval:
+        if row.phase == "optimizer":
+            return FIXED
+        if base_name(row.op) in ("mm", "addmm"):
+            growth = self._of_product(row)
+            if growth is not None:
+                return growth
+        if row.floors.bound == "memory" or not row.matmul_flops:
+            fixed = self._weights_part(row)
+            if fixed > 0:
+                return interval(2.0 - fixed, 1.0 if fixed > 0.5 else 2.0 - fixed, 2.0)
+        if row.floors.bound == "overhead":
+            # More than such ops take on almost no data: slower dispatch, or work on little data.
+            return interval(1.5, 1.0, 2.0)
+        return DOUBLED
+
+    def _weights_part(self, row: OpRow) -> float:
+        """The part of a row's bytes that are weights', or of their shape: gradients, tables that are filled anew."""
+        moved = row.bytes_read + row.bytes_written
+        if moved <= 0 or not self._weights:
+            return 0.0
+        calls = max(row.calls, 1)
+        read = sum(ELEMENT_BYTES * math.prod(shape) for shape in tensor_shapes(row) if shape in self._weights)
+        written = row.bytes_written / calls if round(row.bytes_written / calls) in self._weight_bytes else 0.0
+        return min(1.0, (min(read, row.bytes_read / calls) + written) * calls / moved)
+
+    def _of_product(self, row: OpRow) -> Interval | None:
+        """By the ceilings of the product and of that with twice the rows; for a weight's gradient, twice the depth."""
+        shapes = [shape for shape in tensor_shapes(row) if len(shape) == 2]
+        if len(shapes) != 2:
+            return None
+        (m, k), (_, n) = shapes
+        of_weight = (m, n) in self._weights or (n, m) in self._weights
+        deep = of_weight and not any(shape in self._weights or shape[::-1] in self._weights for shape in shapes)
+        if not deep and row.phase != "backward" and 2 * m <= MATVEC_ROWS:
+            moved = (row.bytes_read + row.bytes_written) / max(row.calls, 1)
+            now, then = (self._ceilings.matvec("fp32", rows, k, max(moved, 1.0)) for rows in (m, 2 * m))
+            return _between(1.0, now, then)
+        after = MatmulShape(batch=1, m=m if deep else 2 * m, n=n, k=2 * k if deep else k)
+        now = self._ceilings.matmul("fp32", MatmulShape(batch=1, m=m, n=n, k=k))
+        return _between(2.0, now, self._ceilings.matmul("fp32", after))
+
+
+def _between(work: float, now: Interval | None, then: Interval | None) -> Interval | None:
+    """So many times the work, at other rates; between no change of the rate and twice the change that ceilings tell."""
+    if now is None or then is None:
+        return None
+    value = min(max(work * now.value / then.value, 1.0), 2.0)
+    return interval(value, max(1.0, value * value / work), min(2.0, max(work, value)))
+
+
+def _weight_shapes(facts: ScriptFacts) -> frozenset[Shape]:
+    return frozenset(shape for one in facts.optimizers for shape in one.shapes)
+
+
+def apply(effects: Effects) -> None:
+    """Loaders made from now on give twice as many samples at once, where they make batches and have that many."""
+    from torch.utils.data import DataLoader
+
+    plain = DataLoader.__init__
+    signature = inspect.signature(plain)
+    # A loader may be made anew from another one's settings; its batches are doubled once.
+    doubled: dict[int, int] = {}
+
+    @functools.wraps(plain)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            given = signature.bind(self, *args, **kwargs)
+        except TypeError:  # the script's own mistake, which the plain call tells
+            plain(self, *args, **kwargs)
+            return
+        given.apply_defaults()
+        size: Any = given.arguments.get("batch_size")
+        why = _why_not(given.arguments, size)
+        if why:
+            effects.cannot(why)
+        elif doubled.get(id(given.arguments["dataset"])) != size:
+            given.arguments["batch_size"] = WORK_FACTOR * size
+            doubled[id(given.arguments["dataset"])] = WORK_FACTOR * size
+            effects.saw(f"batches of {WORK_FACTOR * size} in place of {size}")
+        plain(*given.args, **given.kwargs)
+
+    DataLoader.__init__ = init  # type: ignore[method-assign]  # what applying from outside means
+
+
+def _why_not(arguments: Mapping[str, Any], size: Any) -> str | None:
+    if arguments.get("batch_sampler") is not None:
+        return "a loader's batches are made by a sampler of the script's own"
+    if not isinstance(size, int):
+        return "a loader gives samples one by one"
+    try:
+        items = len(arguments["dataset"])
+    except TypeError:  # an iterable dataset has no length
+        return None
+    if items < WORK_FACTOR * size:
+        return f"a dataset of {items} items is not twice the batch"
+    return None
+
+
+def wrap(step: Callable[[], Any], effects: Effects) -> None:
+    """A callable's batch is made by whoever wrote it."""

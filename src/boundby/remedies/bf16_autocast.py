@@ -1,0 +1,161 @@
+"""Lower precision: the forward pass under autocast to bf16."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
+from boundby.remedies.in_step import replaced_rows, seconds_of, slow_dtype
+from boundby.remedies.replayed import (
+    PROBE_S,
+    PRODUCTS,
+    Kind,
+    Part,
+    Replay,
+    has_backward,
+    kinds_of,
+    products_part,
+    rows_of,
+    timed_call,
+    together,
+    weighted,
+)
+from boundby.results.units import plural
+
+NAME = "bf16-autocast"
+TITLE = "bf16 autocast of the forward pass"
+CHANGES_NUMBERS = True
+ENVIRONMENT: Mapping[str, str] = {}
+CHANGE = 'run the forward pass under torch.autocast("cpu", dtype=torch.bfloat16)'
+MOST_OTHERS = 3
+# Ops that take bf16 from a product and go on in it, on their first tensor alone; by the function called.
+FOLLOWING: Mapping[str, str] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "silu": "silu",
+    "tanh": "tanh",
+    "sigmoid": "sigmoid",
+    "_softmax": "softmax",
+    "max_pool2d_with_indices": "max_pool2d",
+    "native_batch_norm": "batch_norm",
+    "_native_batch_norm_legit": "batch_norm",
+}
+FOLLOWING_BACKWARD = (
+    "threshold_backward",
+    "gelu_backward",
+    "silu_backward",
+    "tanh_backward",
+    "sigmoid_backward",
+    "_softmax_backward_data",
+    "max_pool2d_with_indices_backward",
+    "native_batch_norm_backward",
+)
+# Fewer elements than these take no longer in one dtype than in another.
+SMALL = 1 << 12
+MOST_ELEMENTS = 1 << 20
+
+
+def predict(evidence: Evidence) -> Prediction:
+    """The script's own products and what follows them by probes, as they are and under autocast, casts included."""
+    report, facts = evidence.report, evidence.facts
+    if facts.autocast:
+        return NotApplicable("the script runs under autocast already")
+    products = kinds_of(report.ops, PRODUCTS)
+    if not products:
+        return NotApplicable("no op here that autocast casts")
+    if evidence.probe is None:
+        return CannotTell("it takes a probe of the products in bf16", change=CHANGE)
+    changing = [
+        products_part(evidence, products, context=_autocast, slow=slow_dtype(report, "bf16")),
+        _following_part(evidence),
+    ]
+    parts = [part for part in changing if part is not None]
+    if not parts:
+        return CannotTell("it has products of a sort that is not probed", change=CHANGE)
+    whole = together(parts)
+    count = sum(kind.calls for kind in products)
+    return replaced_rows(
+        report, whole.seconds, whole.ratio, what=f"{plural(count, 'product')} and what follows them", change=CHANGE
+    )
+
+
+def _following_part(evidence: Evidence) -> Part | None:
+    report, probe = evidence.report, evidence.probe
+    if probe is None:
+        return None
+    kinds = [
+        kind for kind in kinds_of(report.ops, tuple(FOLLOWING)) if kind.shapes and math.prod(kind.shapes[0]) >= SMALL
+    ]
+    done = []
+    for kind in kinds[:MOST_OTHERS]:
+        replay = _following_replay(kind)
+        gradients = has_backward(report)
+        base = timed_call(replay, ("float32",), gradients=gradients)
+        done.append((kind, probe(base, timed_call(replay, ("bfloat16",), gradients=gradients), budget_s=PROBE_S)))
+    ratio = weighted(done)
+    rows = [row for row in rows_of(report, (*FOLLOWING, *FOLLOWING_BACKWARD)) if row.bytes_read >= 4 * SMALL]
+    seconds = seconds_of(report, rows)
+    return None if ratio is None or not seconds else Part(seconds=seconds, ratio=ratio)
+
+
+def _following_replay(kind: Kind) -> Replay:
+    import torch
+
+    functional = torch.nn.functional
+    calls: dict[str, Callable[..., Any]] = {
+        "softmax": lambda one: functional.softmax(one, -1),
+        "max_pool2d": lambda one: functional.max_pool2d(one, 2),
+        "batch_norm": lambda one: functional.batch_norm(one, None, None, training=True),
+        "tanh": torch.tanh,
+        "sigmoid": torch.sigmoid,
+    }
+    shape = kind.shapes[0]
+    fewer = (max(1, min(shape[0], MOST_ELEMENTS // max(1, math.prod(shape[1:])))), *shape[1:])
+    name = FOLLOWING[kind.op]
+    return Replay(call=calls.get(name) or getattr(functional, name), shapes=(fewer,))
+
+
+def _autocast() -> Any:
+    import torch
+
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def apply(effects: Effects) -> None:
+    """Outermost module calls run under autocast."""
+    import torch
+
+    plain = torch.nn.Module.__call__
+    depth = 0
+
+    @functools.wraps(plain)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal depth
+        if depth or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
+            return plain(self, *args, **kwargs)
+        depth += 1
+        try:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                output = plain(self, *args, **kwargs)
+        finally:
+            depth -= 1
+        effects.saw("forward pass under autocast")
+        return output
+
+    torch.nn.Module.__call__ = call  # type: ignore[method-assign]  # what applying from outside means
+
+
+def wrap(step: Callable[[], Any], effects: Effects) -> Callable[[], Any]:
+    """The step under autocast."""
+    import torch
+
+    def run() -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            result = step()
+        effects.saw("step under autocast")
+        return result
+
+    return run

@@ -1,0 +1,121 @@
+"""Inference with weights in bf16: half as many bytes to read for each product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
+from boundby.remedies.in_step import replaced_rows, slow_dtype
+from boundby.remedies.weights import (
+    Product,
+    at_first_inference,
+    linear_work,
+    probed_products,
+)
+from boundby.results.units import plural
+
+NAME = "bf16-weights"
+TITLE = "inference with weights in bf16"
+CHANGES_NUMBERS = True
+ENVIRONMENT: Mapping[str, str] = {}
+CHANGE = "model = model.to(torch.bfloat16), and give it bf16 inputs"
+# A slow dtype is probed with little, so that the probe ends soon.
+FEW_BYTES = 8 << 20
+
+
+def predict(evidence: Evidence) -> Prediction:
+    """The linear layers by a probe on weights of the script's own shapes, in fp32 and in bf16."""
+    work = linear_work(evidence)
+    if isinstance(work, NotApplicable):
+        return work
+    if evidence.facts.autocast:
+        return NotApplicable("the script runs under autocast already")
+    if evidence.probe is None:
+        return CannotTell("it takes a probe of products in bf16", change=CHANGE)
+    most = {"most_bytes": FEW_BYTES} if slow_dtype(evidence.report, "bf16") else {}
+    products = probed_products(work.products, **most)
+    done = evidence.probe(*_passes(products))
+    return replaced_rows(
+        evidence.report,
+        work.seconds,
+        done.ratio,
+        what=f"multiplying by the weights of {plural(len(work.products), 'linear layer')}",
+        change=CHANGE,
+    )
+
+
+def _passes(products: Sequence[Product]) -> tuple[Callable[[], object], Callable[[], object]]:
+    """A pass over the layers with fp32 weights, and one with bf16 weights."""
+    import torch
+
+    linear = torch.nn.functional.linear
+
+    def made(dtype: torch.dtype) -> Callable[[], object]:
+        layers = [
+            (
+                torch.full((one.rows, one.inputs), 0.5, dtype=dtype),
+                torch.full((one.outputs, one.inputs), 0.01, dtype=dtype),
+            )
+            for one in products
+        ]
+
+        def run() -> None:
+            with torch.no_grad():
+                for inputs, weight in layers:
+                    linear(inputs, weight)
+
+        return run
+
+    return made(torch.float32), made(torch.bfloat16)
+
+
+def apply(effects: Effects) -> None:
+    """Outermost modules get bf16 weights before their first inference; their outputs are fp32 as before."""
+    at_first_inference(_converted, effects)
+
+
+def _converted(module: Any, effects: Effects) -> Callable[..., Any] | None:
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    tensors = [one for one in (*module.parameters(), *module.buffers()) if one.dtype is torch.float32]
+    if not tensors:
+        effects.cannot(f"{type(module).__name__} has no fp32 weights")
+        return None
+    plain = [(one, one.data) for one in tensors]
+    module.to(torch.bfloat16)
+    first, undone = True, False
+
+    def down(one: torch.Tensor) -> torch.Tensor:
+        return one.to(torch.bfloat16) if one.dtype is torch.float32 else one
+
+    def up(one: torch.Tensor) -> torch.Tensor:
+        return one.float() if one.dtype is torch.bfloat16 else one
+
+    def call(plain_call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        nonlocal first, undone
+        if undone:
+            return plain_call(*args, **kwargs)
+        try:
+            bf16_args, bf16_kwargs = tree_map_only(torch.Tensor, down, (args, kwargs))
+            output = tree_map_only(torch.Tensor, up, plain_call(*bf16_args, **bf16_kwargs))
+        except (RuntimeError, TypeError) as error:
+            if not first:
+                raise
+            # Code that makes fp32 tensors of its own does not go with bf16 weights: as it was.
+            effects.cannot(f"{type(module).__name__} in bf16: {str(error).partition(chr(10))[0]}")
+            with torch.inference_mode(False), torch.no_grad():
+                for tensor, data in plain:
+                    tensor.data = data
+            undone = True
+            return plain_call(*args, **kwargs)
+        first = False
+        effects.saw("forward pass with bf16 weights")
+        return output
+
+    return call
+
+
+def wrap(step: Callable[[], Any], effects: Effects) -> None:
+    """The modules inside a callable are not known, and they are the user's own."""

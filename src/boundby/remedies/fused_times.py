@@ -1,0 +1,137 @@
+"""What a chain of elementwise ops takes as one kernel: by the passes that are left, and by the functions in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from boundby.bound.floors import ARITHMETIC
+from boundby.remedies.in_step import seconds_of
+from boundby.remedies.pointwise_chains import Chain, plain_name
+from boundby.results.interval import Interval, interval
+from boundby.results.machine import Ceiling, Machine
+from boundby.results.report import OpRow, Report
+
+# Names of functions that one instruction a vector computes: inside a fused kernel they hide behind loads and stores.
+HIDDEN = (
+    ARITHMETIC
+    | {"rsub", "square", "pow", "reciprocal", "amax", "amin", "max", "min", "eq", "ne", "lt", "le"}
+    | {"gt", "ge"}
+)
+_DTYPES = {4: "fp32", 2: "bf16", 8: "fp64"}
+# A kernel's loads hide behind its arithmetic, but for about this share of the smaller of both.
+OVERLAP = 0.125
+# Ceilings and the kernels that a compiler writes differ by this much.
+CODE_BAND = 0.12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedTime:
+    """Seconds a step: what the chain takes now (``now_s``), and what it would take as one kernel.
+
+    ``bound`` says whether the kernel would be bound by its functions or by memory.
+    """
+
+    now_s: float
+    fused_s: Interval
+    bound: str
+
+    @property
+    def saved(self) -> Interval:
+        """Seconds a step that fusing saves; negative ones where it costs."""
+        return Interval(
+            value=self.now_s - self.fused_s.value,
+            low=self.now_s - self.fused_s.high,
+            high=self.now_s - self.fused_s.low,
+        )
+
+
+def fused_time(chain: Chain, report: Report, *, function: str | None = None) -> FusedTime:
+    """The time of one kernel in place of the chain.
+
+    Op by op, each op takes the larger of its bytes and its function, and its overhead. One kernel takes the larger of
+    the bytes that are left and the sum of all its functions, of which additions and products cost nothing beside
+    loads and stores. The model of the fused kernel is compared with the same model of the ops as they are, and the
+    ratio is applied to the time that was measured, so that what the model does not know (the caches' state, the speed
+    at that moment) is the same in both.
+
+    Args:
+        chain: the ops.
+        report: the report it is from, with the machine's ceilings.
+        function: the name of a library function that would do it all, for its own ceiling (``gelu_tanh``).
+    """
+    faults = _seconds_a_fault(report)
+    memory_now = sum(row.floors.memory_s for row in chain.rows)
+    overhead_now = sum(row.floors.overhead_s for row in chain.rows)
+    faulting = faults * sum(row.faults for row in chain.rows)
+    now = overhead_now + faulting
+    now += sum(_kernel_s(row.floors.memory_s, _function_s(row), OVERLAP) for row in chain.rows)
+    unit = chain.runs * chain.elements * chain.element_bytes
+    # The larger the chain, the less of it is still in a cache when the next op reads it: by bytes alike.
+    pass_s = unit * memory_now / max(1, chain.bytes_before)
+    # One start a run, and fresh memory for one result in place of that for each.
+    rest = overhead_now * chain.runs / chain.ops
+    rest += faulting * min(1.0, unit / max(1, sum(row.bytes_written for row in chain.rows)))
+    functions, passes = _functions(chain, report.machine, function), chain.passes_after
+    value = rest + _kernel_s(passes.value * pass_s, functions.value, OVERLAP)
+    low = (rest + _kernel_s(passes.low * pass_s, functions.low, 0.0)) * (1 - CODE_BAND)
+    high = (rest + _kernel_s(passes.high * pass_s, functions.high, 2 * OVERLAP)) * (1 + CODE_BAND)
+    seconds = seconds_of(report, chain.rows)
+    scale = seconds / max(now, 1e-12)
+    return FusedTime(
+        now_s=seconds,
+        fused_s=interval(value * scale, low * scale, high * scale),
+        bound="its functions" if functions.value > passes.value * pass_s else "memory",
+    )
+
+
+def _kernel_s(memory_s: float, functions_s: float, overlap: float) -> float:
+    return max(memory_s, functions_s) + overlap * min(memory_s, functions_s)
+
+
+def compiled_ratio(name: str, machine: Machine) -> Interval:
+    """Seconds an element of a function in a compiled kernel over those of the eager op; 1 with a band where unknown.
+
+    Args:
+        name: the function's name (``tanh``).
+        machine: its ceilings; compiled ones are measured by ``boundby machine --full`` alone.
+    """
+    compiled, eager = _ceiling(name, machine, "torch.compile"), _ceiling(name, machine, "torch")
+    if compiled is None or eager is None or eager.value <= 0:
+        return interval(1.0, 0.85, 1.15)
+    ratio = compiled.value / eager.value
+    return interval(ratio, compiled.low / eager.high, compiled.high / eager.low)
+
+
+def _functions(chain: Chain, machine: Machine, function: str | None) -> Interval:
+    total = interval(0.0)
+    for row in chain.rows:
+        seconds = _function_s(row)
+        if seconds:
+            ratio = compiled_ratio(plain_name(row.op), machine).scaled(seconds)
+            total = interval(total.value + ratio.value, total.low + ratio.low, total.high + ratio.high)
+    one = None if function is None else _ceiling(function, machine, "torch", _DTYPES.get(chain.element_bytes, "fp32"))
+    if one is None:
+        return total
+    each = chain.runs * chain.elements
+    return interval(one.value * each, one.low * each, one.high * each)
+
+
+def _function_s(row: OpRow) -> float:
+    """Seconds of the row's function; 0 where it hides behind loads and stores."""
+    return 0.0 if plain_name(row.op) in HIDDEN else row.floors.pointwise_s
+
+
+def _ceiling(name: str, machine: Machine, stack: str, dtype: str = "fp32") -> Ceiling | None:
+    return next(
+        (
+            one
+            for one in machine.ceilings
+            if one.kind == "function" and one.name == name and one.dtype == dtype and one.stack == stack
+        ),
+        None,
+    )
+
+
+def _seconds_a_fault(report: Report) -> float:
+    found = report.page_faults
+    return found.seconds_each if found is not None and found.seconds_each is not None else 0.0

@@ -1,0 +1,182 @@
+"""Fusing by hand: elementwise ops written one by one, by source line, that a library function or one kernel would do.
+
+Nothing is tried from outside: it takes another line in the script. The whole module compiled, which fuses the same
+chains, is a remedy of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from boundby.remedies.compiled_calls import call_s, has_compiler
+from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
+from boundby.remedies.fused_times import FusedTime, fused_time
+from boundby.remedies.pointwise_chains import Chain, pointwise_chains
+from boundby.remedies.predicting import predicted_from_saving
+from boundby.results.interval import Interval, interval
+from boundby.results.report import Report
+
+NAME = "fusion"
+TITLE = "elementwise chains, by source line, as one kernel each"
+CHANGES_NUMBERS = True
+ENVIRONMENT: Mapping[str, str] = {}
+# Advice by source line: there is nothing that could be applied from outside.
+ADVICE_ONLY = True
+# Lines whose chains could save less than this share of the step are not worth naming.
+LEAST_SHARE = 0.003
+MOST_LINES = 3
+# Code that is installed is not the user's to change.
+INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", "<")
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A function that does a chain in one kernel: which ops it stands for, and the name of its ceiling."""
+
+    call: str
+    has: frozenset[str]
+    only: frozenset[str] | None
+    function: str | None
+    ops: int | None = None
+
+
+def _library(
+    call: str, has: str, *, only: str | None = None, function: str | None = None, ops: int | None = None
+) -> Library:
+    allowed = None if only is None else frozenset(only.split()) | frozenset(has.split())
+    return Library(call, frozenset(has.split()), allowed, function, ops)
+
+
+# The first that fits. What a chain computes is guessed from its ops: advice says "if it is that".
+LIBRARY = (
+    _library('F.gelu(x, approximate="tanh")', "tanh mul add pow", only="div rsub", function="gelu_tanh"),
+    _library('F.gelu(x, approximate="tanh")', "tanh mul add", only="div", function="gelu_tanh", ops=8),
+    _library("F.gelu(x)", "erf mul add", only="div", function="gelu"),
+    _library("F.log_softmax(x, dim)", "exp sum log", only="amax max sub", function="log_softmax"),
+    _library("F.softmax(x, dim)", "exp sum div", only="amax max sub", function="softmax"),
+    _library("F.silu(x)", "sigmoid mul", only="", function="silu", ops=2),
+    _library("F.softplus(x)", "exp log1p", only=""),
+    _library("F.layer_norm", "mean sub rsqrt", function="layer_norm"),
+    _library("F.rms_norm", "mean rsqrt mul"),
+    _library("F.mse_loss(a, b)", "sub pow mean", only=""),
+    _library("torch.addcmul(c, a, b)", "mul add", only="", function="addcmul", ops=2),
+    _library("torch.addcdiv(c, a, b)", "div add", only="", function="addcdiv", ops=2),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The chains of one source line, in all modules, forward and backward, with what fusing them saves (seconds)."""
+
+    chains: tuple[Chain, ...]
+    library: Library | None
+    now_s: float
+    saved: Interval
+    bound: str
+
+
+def predict(evidence: Evidence) -> Prediction:
+    """What the chains of the script's own lines would save as one kernel each, by passes and by functions."""
+    report = evidence.report
+    found = pointwise_chains(report)
+    own = [one for one in found if not any(part in one.path for part in INSTALLED)]
+    places = [
+        place for place in fusible_places(own, report) if place.saved.high > LEAST_SHARE * report.step.time_s.median
+    ]
+    if not places:
+        return NotApplicable("no chain of elementwise ops in the script's own lines takes a noticeable time")
+    if not any(place.library for place in places) and not has_compiler():
+        return CannotTell("no library function is known for its chains, and no C++ compiler is here to make one")
+    told = places[:MOST_LINES]
+    more = f" and {len(places) - len(told)} more lines" if len(places) > len(told) else ""
+    return predicted_from_saving(
+        report,
+        sum(one.saved.value for one in places),
+        sum(one.saved.low for one in places),
+        sum(one.saved.high for one in places),
+        reason="; ".join(_told(one) for one in told) + more,
+        change="; ".join(_advice(one) for one in told),
+        changes_numbers=CHANGES_NUMBERS,
+    )
+
+
+def fusible_places(chains: Sequence[Chain], report: Report) -> tuple[Place, ...]:
+    """Chains by source line, the one that saves most first.
+
+    Args:
+        chains: of the report.
+        report: with the machine's ceilings.
+    """
+    lines: dict[tuple[str, int, int], list[Chain]] = {}
+    for one in chains:
+        lines.setdefault((one.path, one.first_line, one.line), []).append(one)
+    places = [_place(found, report) for found in lines.values()]
+    return tuple(sorted(places, key=lambda one: -one.saved.value))
+
+
+def library_for(chain: Chain) -> Library | None:
+    """The library function that seems to compute what the chain does; None where none is known."""
+    each = chain.ops // chain.runs
+    for one in LIBRARY:
+        fits = one.has <= chain.names and (one.only is None or chain.names <= one.only)
+        if fits and (one.ops is None or each == one.ops):
+            return one
+    return None
+
+
+def _place(chains: Sequence[Chain], report: Report) -> Place:
+    forward = [one for one in chains if one.phase != "backward"]
+    library = library_for(forward[0]) if forward else None
+    times = [_time(one, report, library) for one in chains]
+    saved = interval(
+        sum(one.saved.value for one in times), sum(one.saved.low for one in times), sum(one.saved.high for one in times)
+    )
+    if library is None:
+        trains = any(one.phase == "backward" for one in chains)
+        call = call_s(report.machine, trains=trains) or interval(0.0)
+        runs = sum(one.runs for one in forward)
+        saved = interval(saved.value - runs * call.value, saved.low - runs * call.high, saved.high - runs * call.low)
+    slowest = max(times, key=lambda one: one.now_s)
+    now = sum(one.now_s for one in times)
+    return Place(chains=tuple(chains), library=library, now_s=now, saved=saved, bound=slowest.bound)
+
+
+def _time(chain: Chain, report: Report, library: Library | None) -> FusedTime:
+    function = None if library is None else library.function
+    if function is not None and chain.phase == "backward":
+        function = f"{function}_backward"
+    return fused_time(chain, report, function=function)
+
+
+def _told(place: Place) -> str:
+    one = place.chains[0]
+    after = one.passes_after
+    band = "" if after.high - after.low < 0.5 else f" ({after.low:.0f}-{after.high:.0f})"
+    left = place.now_s - place.saved.value
+    return (
+        f"{_where(place)}: {one.passes_before:.0f} -> {after.value:.0f}{band} passes over memory, "
+        f"{place.now_s * 1e3:.2g} ms -> {left * 1e3:.2g} ms, then bound by {place.bound}"
+    )
+
+
+def _advice(place: Place) -> str:
+    what = "torch.compile the function it is in" if place.library is None else f"{place.library.call} if it is that"
+    return f"{_where(place)}: {what}"
+
+
+def _where(place: Place) -> str:
+    one = place.chains[0]
+    lines = str(one.line) if one.first_line == one.line else f"{one.first_line}-{one.line}"
+    return f"{os.path.basename(one.path)}:{lines}"
+
+
+def apply(effects: Effects) -> None:
+    """Nothing can be applied from outside: the lines themselves would have to change."""
+    effects.cannot("it takes other source lines; the remedy compile fuses the same chains from outside")
+
+
+def wrap(step: Callable[[], Any], effects: Effects) -> None:
+    """The lines themselves would have to change."""

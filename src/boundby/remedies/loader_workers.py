@@ -1,0 +1,158 @@
+"""Another number of DataLoader workers: what a step would take, and how loaders are given it from outside."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
+from boundby.results.interval import interval
+from boundby.results.remedy import LoaderFacts, Predicted
+from boundby.results.units import plural
+
+# By what factor work takes longer than its seconds over the cores, where workers and the step's own threads are more
+# than the cores: threads that wait for one another wait for the one that has no core. Where they are not, copies of
+# batches between processes are what is lost.
+CROWDED = interval(1.25, 1.0, 1.5)
+ROOMY = interval(1.03, 1.0, 1.15)
+LEAST_INPUT = 0.02
+
+
+def the_loader(evidence: Evidence) -> LoaderFacts | NotApplicable:
+    """The loader that the step's batches come from, the first one asked where there are several."""
+    loaders = evidence.facts.loaders
+    return loaders[0] if loaders else NotApplicable("no DataLoader gives the batches")
+
+
+def predict_more_workers(evidence: Evidence, loader: LoaderFacts, workers: int, *, change: str) -> Prediction:
+    """The step with its input made by ``workers`` processes beside it, where its own process makes it now.
+
+    The step can be no shorter than its own work, than the workers' share of a batch, and than all work over all cores.
+
+    Args:
+        evidence: what predictions rest on.
+        loader: without workers now.
+        workers: how many.
+        change: what the user would change.
+    """
+    report = evidence.report
+    step, cores = report.step.time_s.median, evidence.machine.description.usable_cores
+    share = report.split.input
+    if share.high < LEAST_INPUT:
+        return NotApplicable("the step hardly waits for its input")
+    threads = evidence.facts.threads or report.step.threads
+    crowded = workers + threads > cores
+    ends = []
+    for waits, slowed, busy in (
+        (share.value, (CROWDED if crowded else ROOMY).value, _busy(threads, cores)),
+        (share.low, (CROWDED if crowded else ROOMY).high, float(min(threads, cores))),
+        (share.high, (CROWDED if crowded else ROOMY).low, 1.0),
+    ):
+        making, own = waits * step, (1.0 - waits) * step
+        least = max(own, making / workers, (making + own * busy) / cores)
+        ends.append(step / max(least * slowed, 1e-12))
+    value, low, high = ends
+    room = f"{plural(cores, 'core')} for {plural(workers, 'worker')} and {plural(threads, 'thread')}"
+    return Predicted(
+        speedup=value,
+        low=min(value, low),
+        high=max(value, high),
+        reason=f"{share.value:.0%} of the step makes its batch, which {plural(workers, 'process', 'processes')} would "
+        f"do meanwhile; {room}",
+        change=change,
+        changes_numbers=True,
+    )
+
+
+def predict_no_workers(evidence: Evidence, loader: LoaderFacts, *, change: str) -> Prediction:
+    """The step with its batches made by its own process, where workers make them now.
+
+    Where cores are short, workers and the step's threads take turns on them now, and that ends; the batch's own time
+    comes on top.
+
+    Args:
+        evidence: what predictions rest on.
+        loader: with workers now.
+        change: what the user would change.
+    """
+    if loader.worker_cpu_s is None:
+        return CannotTell("what a batch takes its workers is not known: they gave too few", change=change)
+    report = evidence.report
+    step, cores = report.step.time_s.median, evidence.machine.description.usable_cores
+    threads = evidence.facts.threads or report.step.threads
+    making = loader.worker_cpu_s
+    waits = report.split.input
+    crowded = loader.workers + threads > cores
+    ends = []
+    for waited, slowed, busy in (
+        (waits.value, (CROWDED if crowded else ROOMY).value, _busy(threads, cores)),
+        (waits.high, (CROWDED if crowded else ROOMY).high, float(min(threads, cores))),
+        (waits.low, (CROWDED if crowded else ROOMY).low, 1.0),
+    ):
+        own = (1.0 - waited) * step
+        if crowded:
+            # All that ran in a step, over the cores, less what the workers used.
+            own = min(own, max((step * cores / slowed - making) / max(busy, 1.0), own / slowed))
+        ends.append(step / max(own + making, 1e-12))
+    low, value, high = sorted(ends)
+    return Predicted(
+        speedup=value,
+        low=low,
+        high=high,
+        reason=f"a batch takes {plural(loader.workers, 'worker')} {making * 1e3:.3g} ms, which would come on top of the "
+        f"step's own work{'; they compete for the cores with it now' if crowded else ''}",
+        change=change,
+        changes_numbers=True,
+    )
+
+
+def _busy(threads: int, cores: int) -> float:
+    """How many cores a step's own work keeps busy: between one and as many as it has threads."""
+    return float(min(threads, cores)) ** 0.5
+
+
+def use_workers(count: int, effects: Effects) -> None:
+    """Loaders made from now on have ``count`` workers, where that is possible.
+
+    Args:
+        count: 0 or more.
+        effects: told of each loader that had another number.
+    """
+    from torch.utils.data import DataLoader
+
+    plain = DataLoader.__init__
+    signature = inspect.signature(plain)
+
+    @functools.wraps(plain)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            given = signature.bind(self, *args, **kwargs)
+        except TypeError:  # the script's own mistake, which the plain call tells
+            plain(self, *args, **kwargs)
+            return
+        given.apply_defaults()
+        before = given.arguments["num_workers"]
+        why = _why_not(given.arguments, count)
+        if before == count or why is not None:
+            if why is not None:
+                effects.cannot(why)
+            plain(self, *args, **kwargs)
+            return
+        given.arguments["num_workers"] = count
+        if count == 0:
+            given.arguments |= {"prefetch_factor": None, "persistent_workers": False, "timeout": 0}
+            given.arguments["multiprocessing_context"] = None
+        plain(*given.args, **given.kwargs)
+        effects.saw(f"a loader with {plural(count, 'worker')} in place of {before}")
+
+    DataLoader.__init__ = init  # type: ignore[method-assign]  # what applying from outside means
+
+
+def _why_not(arguments: Mapping[str, Any], count: int) -> str | None:
+    from torch.utils.data import IterableDataset
+
+    if count > 1 and isinstance(arguments["dataset"], IterableDataset):
+        return "each worker would give all of an iterable dataset"
+    return None

@@ -1,0 +1,34 @@
+"""One thread: no waiting for each other in ops that are too short to share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from boundby.remedies.contract import Effects, Evidence, NotApplicable, Prediction
+from boundby.remedies.thread_counts import Threads, predict_threads, use_threads, wrapped
+
+NAME = "one-thread"
+TITLE = "one thread"
+# Sums are added up in another order.
+CHANGES_NUMBERS = True
+ENVIRONMENT: Mapping[str, str] = {"OMP_NUM_THREADS": "1"}
+CHANGE = "call torch.set_num_threads(1), or set OMP_NUM_THREADS=1"
+
+
+def predict(evidence: Evidence) -> Prediction:
+    """Every op's work at one thread, by probes of the script's products and the ceilings at both counts."""
+    now = evidence.facts.threads or evidence.report.step.threads
+    if now <= 1:
+        return NotApplicable("the script runs on one thread already")
+    return predict_threads(evidence, Threads(now=now, then=1), change=CHANGE)
+
+
+def apply(effects: Effects) -> None:
+    """torch at one thread; the environment saw to what else reads it."""
+    use_threads(1, effects)
+
+
+def wrap(step: Callable[[], Any], effects: Effects) -> Callable[[], Any]:
+    """The step at one thread."""
+    return wrapped(step, 1, effects)

@@ -1,0 +1,54 @@
+"""The remedies there are, by name; each is imported when it is needed."""
+
+from __future__ import annotations
+
+import importlib
+from difflib import get_close_matches
+from typing import cast
+
+from boundby.remedies.contract import RemedyModule
+from boundby.results.errors import EXIT_USAGE, BoundbyError
+
+# In the order in which equals are shown.
+MODULES = {
+    "fused-optimizer": "fused_optimizer",
+    "bf16-autocast": "bf16_autocast",
+    "matmul-precision": "matmul_precision",
+    "bf16-weights": "bf16_weights",
+    "int8-weights": "int8_weights",
+    "sparse-gradients": "sparse_gradients",
+    "flush-denormal": "flush_denormal",
+    "allocator": "allocator",
+    "one-thread": "one_thread",
+    "all-threads": "all_threads",
+    "batch-x2": "batch_x2",
+    "workers-0": "workers_0",
+    "workers-2": "workers_2",
+    "batched-fetch": "batched_fetch",
+    "recompute": "recompute",
+    "compile": "torch_compile",
+    "fusion": "fusion",
+}
+
+
+def remedy_named(name: str) -> RemedyModule:
+    """The remedy of that name.
+
+    Raises:
+        BoundbyError: ``unknown-remedy``, naming the ones nearest to it.
+    """
+    module = MODULES.get(name)
+    if module is None:
+        near = get_close_matches(name, MODULES, n=3) or list(MODULES)
+        raise BoundbyError(
+            "unknown-remedy",
+            f"there is no remedy {name!r}",
+            f"Did you mean {' or '.join(near)}? boundby try --list shows all.",
+            status=EXIT_USAGE,
+        )
+    return cast(RemedyModule, importlib.import_module(f"boundby.remedies.{module}"))
+
+
+def all_remedies() -> tuple[RemedyModule, ...]:
+    """Every remedy, in the order shown."""
+    return tuple(remedy_named(name) for name in MODULES)

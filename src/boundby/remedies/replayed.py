@@ -1,0 +1,282 @@
+"""Ops of a report's rows made again as small functions with gradients, to be timed another way."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from boundby.remedies.contract import Compared, Evidence
+from boundby.remedies.in_step import Shape, base_name, seconds_of, tensor_shapes
+from boundby.results.interval import Interval
+from boundby.results.report import OpRow, Report
+
+Context = Callable[[], AbstractContextManager[Any]]
+
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_scaled_dot_product_flash_attention_for_cpu")
+PRODUCTS_BACKWARD = (
+    "mm",
+    "addmm",
+    "bmm",
+    "baddbmm",
+    "convolution_backward",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
+)
+# Seconds for the probe of one op, and how many products: the costliest stand for all.
+PROBE_S = 0.05
+MOST_PRODUCTS = 5
+# A slow dtype shows at a fraction of the work.
+SLOW_PART = 20
+# An op as short as this is mostly its start, and its probe is more than the op inside the step.
+SHORT_S = 2e-4
+# What a probe of one product may cost in its forward pass, where the machine has a fast path for it.
+MOST_FLOPS = 80_000_000
+# The last rows of a product make no other code run; with fewer, it is another product.
+FEWEST_ROWS = 128
+# With this few rows a product's time is that of reading its weights.
+FEW_ROWS = 64
+COLD_BYTES = 48 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Equal ops of a step's forward pass: what they are, how many, and the share of the step that they take."""
+
+    op: str
+    shapes: tuple[Shape, ...]
+    calls: int
+    share: float
+    flops: int
+
+
+def kinds_of(rows: Iterable[OpRow], names: Sequence[str]) -> list[Kind]:
+    """Forward ops of those names by op and shapes, the costliest first.
+
+    Args:
+        rows: the report's.
+        names: of ops, without namespace and overload.
+    """
+    found: dict[tuple[str, tuple[Shape, ...]], list[OpRow]] = defaultdict(list)
+    for row in rows:
+        # Functions called outside any module are "other" where a step has no backward pass.
+        if row.phase in ("forward", "other") and base_name(row.op) in names:
+            found[base_name(row.op), tensor_shapes(row)].append(row)
+    kinds = [
+        Kind(
+            op=op,
+            shapes=shapes,
+            calls=sum(row.calls for row in some),
+            share=sum(row.share for row in some),
+            flops=sum(row.matmul_flops for row in some),
+        )
+        for (op, shapes), some in found.items()
+    ]
+    return sorted(kinds, key=lambda one: -one.share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A forward op with tensors of its own: ``call`` takes them and returns the output."""
+
+    call: Callable[..., Any]
+    shapes: tuple[Shape, ...]
+    # How many sets of tensors take turns, so that weights come from memory as they do in a step that reads many.
+    sets: int = 1
+
+
+def product_replay(kind: Kind, *, most_flops: int = MOST_FLOPS) -> Replay | None:
+    """The product by the function that a user calls, on fewer rows where it is long; None where it is not known how.
+
+    Args:
+        kind: one of ``PRODUCTS``.
+        most_flops: of its forward pass; what makes it smaller is left as it is where it would become another product.
+    """
+    import torch
+
+    functional = torch.nn.functional
+    factor = most_flops * kind.calls / max(kind.flops, 1)
+    shapes = kind.shapes
+    if kind.op in ("mm", "addmm"):
+        left, right = shapes[-2:] if kind.op == "addmm" else shapes[:2]
+        outputs = _fewer(right[1], factor, FEWEST_ROWS)
+        rows = _fewer(left[0], factor * right[1] / outputs, FEWEST_ROWS)
+        few = rows <= FEW_ROWS
+        sets = max(1, min(kind.calls, COLD_BYTES // (4 * outputs * left[1]))) if few else 1
+        return Replay(call=functional.linear, shapes=((rows, left[1]), (outputs, left[1])), sets=sets)
+    if kind.op in ("bmm", "baddbmm"):
+        left, right = shapes[-2:]
+        batch = _fewer(left[0], factor, 1)
+        return Replay(call=torch.matmul, shapes=((batch, *left[1:]), (batch, *right[1:])))
+    if kind.op == "convolution":
+        return _convolution(kind, factor)
+    if len(shapes) >= 3:
+        batch = _fewer(shapes[0][0], factor, 1)
+        three = tuple((batch, *shape[1:]) for shape in shapes[:3])
+        return Replay(call=functional.scaled_dot_product_attention, shapes=three)
+    return None
+
+
+def _fewer(count: int, factor: float, fewest: int) -> int:
+    return count if factor >= 1.0 else max(min(count, fewest), int(count * factor))
+
+
+def _convolution(kind: Kind, factor: float) -> Replay | None:
+    """Stride and padding are not told: those that give the FLOPs that were counted."""
+    import torch
+
+    inputs, weight = kind.shapes[:2]
+    sides = len(inputs) - 2
+    convolution = {1: torch.nn.functional.conv1d, 2: torch.nn.functional.conv2d, 3: torch.nn.functional.conv3d}
+    if sides not in convolution or len(weight) != len(inputs) or inputs[1] % weight[1]:
+        return None
+    groups = inputs[1] // weight[1]
+    places = kind.flops / kind.calls / (2 * inputs[0] * math.prod(weight))
+    for stride, padding in _likely(weight[2:]):
+        found = math.prod(
+            (side + 2 * padding - size) // stride + 1 for side, size in zip(inputs[2:], weight[2:], strict=True)
+        )
+        if found == round(places):
+            break
+    else:
+        return None
+
+    def call(one: Any, other: Any) -> Any:
+        return convolution[sides](one, other, stride=stride, padding=padding, groups=groups)
+
+    return Replay(call=call, shapes=((_fewer(inputs[0], factor, 1), *inputs[1:]), weight))
+
+
+def _likely(kernel: Shape) -> list[tuple[int, int]]:
+    """(stride, padding) as they are usually chosen, the likeliest first."""
+    pads = [kernel[-1] // 2, 0, *range(1, kernel[-1])]
+    return [(stride, pad) for stride in (1, 2, kernel[-1], 4, 3) for pad in pads]
+
+
+def timed_call(
+    replay: Replay,
+    dtypes: Sequence[str],
+    *,
+    gradients: bool,
+    context: Context = nullcontext,
+    around: Context = nullcontext,
+) -> Callable[[], object]:
+    """A call without arguments that runs the op forward, and where ``gradients`` backward too.
+
+    Args:
+        replay: the op.
+        dtypes: of its tensors, by torch's names.
+        gradients: whether the step has a backward pass.
+        context: entered for the forward op.
+        around: entered for the whole.
+    """
+    import torch
+
+    sets = [
+        [
+            torch.full(shape, 0.25, dtype=getattr(torch, dtype)).requires_grad_(gradients)
+            for shape, dtype in zip(replay.shapes, dtypes, strict=True)
+        ]
+        for _ in range(replay.sets)
+    ]
+    with torch.no_grad(), context():
+        gradient = torch.ones_like(replay.call(*sets[0]))
+    turns = itertools.cycle(sets)
+
+    def call() -> None:
+        tensors = next(turns)
+        with around(), torch.set_grad_enabled(gradients):
+            with context():
+                output = replay.call(*tensors)
+            if gradients:
+                torch.autograd.grad(output, tensors, gradient)
+
+    return call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Seconds of the step that change, and how many times as long they take then."""
+
+    seconds: float
+    ratio: Interval
+
+
+def products_part(
+    evidence: Evidence,
+    kinds: Sequence[Kind],
+    *,
+    context: Context = nullcontext,
+    around: Context = nullcontext,
+    slow: bool = False,
+) -> Part | None:
+    """All products of a step, forward and backward, as they are beside a changed context, by probes of the costliest.
+
+    None where nothing may be probed, or where it is not known how to make the products again.
+
+    Args:
+        evidence: the report and the probe.
+        kinds: the products of the forward pass, the costliest first.
+        context: what the changed side enters for the forward op.
+        around: what it enters for the whole.
+        slow: whether the machine is known to be slow at it.
+    """
+    if evidence.probe is None:
+        return None
+    gradients = has_backward(evidence.report)
+    done = []
+    for kind in kinds[:MOST_PRODUCTS]:
+        replay = product_replay(kind, most_flops=MOST_FLOPS // SLOW_PART if slow else MOST_FLOPS)
+        if replay is None:
+            continue
+        dtypes = ("float32",) * len(replay.shapes)
+        base = timed_call(replay, dtypes, gradients=gradients)
+        changed = timed_call(replay, dtypes, gradients=gradients, context=context, around=around)
+        done.append((kind, evidence.probe(base, changed, budget_s=PROBE_S)))
+    seconds = seconds_of(evidence.report, rows_of(evidence.report, (*PRODUCTS, *PRODUCTS_BACKWARD)))
+    ratio = weighted(done)
+    if ratio is None or not seconds:
+        return None
+    # What is added to short ops (casts) is added whole, while the op inside the step is less than its probe.
+    calls = sum(kind.calls for kind, _ in done)
+    base_s = sum(kind.calls * probed.base_s for kind, probed in done)
+    everything = base_s * sum(kind.calls for kind in kinds) / calls
+    if base_s / calls >= SHORT_S or everything <= seconds:
+        return Part(seconds=seconds, ratio=ratio)
+    value, low, high = (1.0 + everything / seconds * (one - 1.0) for one in (ratio.value, ratio.low, ratio.high))
+    return Part(seconds=seconds, ratio=Interval(value=value, low=min(low, ratio.low), high=max(high, ratio.high)))
+
+
+def weighted(done: Sequence[tuple[Kind, Compared]]) -> Interval | None:
+    """The ratio of all together, each by the share of the step that its kind takes; None without any."""
+    whole = sum(kind.share for kind, _ in done)
+    if whole <= 0:
+        return None
+    value, low, high = (
+        sum(kind.share * one for kind, one in zip((kind for kind, _ in done), ratios, strict=True)) / whole
+        for ratios in zip(*((p.ratio.value, p.ratio.low, p.ratio.high) for _, p in done), strict=True)
+    )
+    return Interval(value=value, low=min(low, value), high=max(high, value))
+
+
+def together(parts: Sequence[Part]) -> Part:
+    """Parts of a step as one."""
+    seconds = sum(part.seconds for part in parts)
+    value, low, high = (
+        sum(part.seconds * one for part, one in zip(parts, ratios, strict=True)) / seconds
+        for ratios in zip(*((p.ratio.value, p.ratio.low, p.ratio.high) for p in parts), strict=True)
+    )
+    return Part(seconds=seconds, ratio=Interval(value=value, low=low, high=high))
+
+
+def rows_of(report: Report, names: Sequence[str]) -> list[OpRow]:
+    """The rows of those ops outside the optimizer."""
+    return [row for row in report.ops if row.phase != "optimizer" and base_name(row.op) in names]
+
+
+def has_backward(report: Report) -> bool:
+    """Whether a step has a backward pass."""
+    return any(row.phase == "backward" for row in report.ops)

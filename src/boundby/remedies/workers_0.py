@@ -1,0 +1,36 @@
+"""No loader workers: batches are made by the script's own process, which has the cores to itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from boundby.remedies.contract import Effects, Evidence, NotApplicable, Prediction
+from boundby.remedies.loader_workers import predict_no_workers, the_loader, use_workers
+
+NAME = "workers-0"
+TITLE = "no DataLoader workers"
+# What a dataset draws at random, it draws from another generator.
+CHANGES_NUMBERS = True
+ENVIRONMENT: Mapping[str, str] = {}
+CHANGE = "pass num_workers=0 to the DataLoader"
+WORKERS = 0
+
+
+def predict(evidence: Evidence) -> Prediction:
+    """The step with its batches' making added to it, and the cores to itself."""
+    loader = the_loader(evidence)
+    if isinstance(loader, NotApplicable):
+        return loader
+    if loader.workers == 0:
+        return NotApplicable("the loader has no workers")
+    return predict_no_workers(evidence, loader, change=CHANGE)
+
+
+def apply(effects: Effects) -> None:
+    """Loaders made from now on."""
+    use_workers(WORKERS, effects)
+
+
+def wrap(step: Callable[[], Any], effects: Effects) -> None:
+    """A callable's loader exists already."""

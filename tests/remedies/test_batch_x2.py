@@ -1,0 +1,153 @@
+"""A batch twice as large: predicted from what does not grow, applied to loaders, measured a sample."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from made_up_rows import report_of, row
+
+from boundby.remedies import batch_x2
+from boundby.remedies.contract import Evidence
+from boundby.results.machine import Ceiling
+from boundby.results.remedy import OptimizerFacts, ScriptFacts
+
+TABLE = (4096, 64)
+TABLE_BYTES = 4 * 4096 * 64
+SGD = OptimizerFacts(name="SGD", fused=None, foreach=None, shapes=(TABLE, (256, 512)), dtypes=("float32", "float32"))
+
+
+@pytest.fixture
+def evidence(sample_report):
+    def make(*rows, optimizers=(SGD,), ceilings=(), **fields) -> Evidence:
+        report = report_of(sample_report("overhead"), *rows, **fields)
+        machine = dataclasses.replace(report.machine, ceilings=ceilings)
+        return Evidence(report=report, machine=machine, facts=ScriptFacts(optimizers=optimizers))
+
+    return make
+
+
+def speedup(fixed: float) -> float:
+    return 2 / (2 - fixed)
+
+
+def test_host_code_dispatch_and_optimizer_are_fixed_and_work_grows(evidence):
+    found = batch_x2.predict(
+        evidence(
+            row("add", "32x32 32x32", 0.5, overhead=0.1),
+            row("add_", "256x512 256x512", 0.2, phase="optimizer"),
+            host=0.3,
+        )
+    )
+    assert found.speedup == pytest.approx(speedup(0.1 + 0.2 + 0.3))
+    assert found.low < found.speedup < found.high
+    assert "60% of the step" in found.reason
+    assert "sample" in found.reason
+
+
+def test_a_step_of_work_alone_gains_nothing_and_one_of_overhead_alone_doubles(evidence):
+    work = batch_x2.predict(evidence(row("add", "32x32 32x32", 1.0)))
+    assert work.speedup == pytest.approx(1.0)
+    assert work.low < 1.0 < work.high
+    assert batch_x2.predict(evidence(host=1.0)).speedup == pytest.approx(2.0)
+
+
+def test_input_grows_item_by_item(evidence):
+    assert batch_x2.predict(evidence(host=0.5, input_share=0.5)).speedup == pytest.approx(speedup(0.5))
+
+
+def test_bytes_of_weights_do_not_grow(evidence):
+    """A gradient of a whole table is written, however few rows of it were looked up."""
+    dense = row(
+        "embedding_dense_backward", "32x64 32", 0.5, bytes_read=8192, bytes_written=TABLE_BYTES, phase="backward"
+    )
+    found = batch_x2.predict(evidence(dense, host=0.5))
+    part = TABLE_BYTES / (TABLE_BYTES + 8192)
+    assert found.speedup == pytest.approx(speedup(0.5 + 0.5 * part))
+    unknown = batch_x2.predict(evidence(dense, host=0.5, optimizers=()))
+    assert unknown.speedup == pytest.approx(speedup(0.5))
+
+
+def test_what_is_not_known_widens_the_band(evidence):
+    known, half = batch_x2.predict(evidence(host=1.0)), batch_x2.predict(evidence(host=0.5))
+    assert half.low < known.low
+    assert half.high == pytest.approx(known.high)
+
+
+def ceiling(name: str, shape: tuple[int, ...], value: float, unit: str) -> Ceiling:
+    return Ceiling(
+        kind="matmul", name=name, dtype="fp32", shape=shape, value=value, low=value, high=value, unit=unit, threads=2
+    )
+
+
+def test_a_product_of_few_rows_is_read_by_ceilings(evidence):
+    """One row reads its weights at 20 GB/s, two rows at 15 GB/s: a third longer for twice the samples."""
+    rates = tuple(ceiling("mv", (1, rows, 512, 512), value, "byte/s") for rows, value in ((1, 20e9), (2, 15e9)))
+    product = row("mm", "1x512 512x512", 1.0, matmul_flops=2 * 512 * 512, bytes_read=4 * 512 * 512, phase="other")
+    found = batch_x2.predict(evidence(product, ceilings=rates, optimizers=()))
+    assert found.speedup == pytest.approx(2 / (4 / 3))
+
+
+def test_twice_the_rows_of_a_product_may_run_nearer_to_the_peak(evidence):
+    rates = tuple(ceiling("mm", (1, rows, 256, 512), value, "flop/s") for rows, value in ((64, 50e9), (128, 100e9)))
+    product = row("mm", "64x512 512x256", 1.0, bound="matmul", matmul_flops=2 * 64 * 512 * 256)
+    found = batch_x2.predict(evidence(product, ceilings=rates))
+    assert 1.5 < found.speedup <= 2.0
+    weight = row("mm", "256x64 64x512", 1.0, bound="matmul", matmul_flops=2 * 64 * 512 * 256, phase="backward")
+    assert 0.9 < batch_x2.predict(evidence(weight, ceilings=rates)).speedup <= 2.0
+
+
+LOADERS = (
+    ("DataLoader(ds, batch_size=4)", 8, "batches of 8 in place of 4"),
+    ("DataLoader(ds, 4, True, drop_last=True)", 8, "batches of 8 in place of 4"),
+    ("DataLoader(ds)", 2, "batches of 2 in place of 1"),
+    ("DataLoader(ds, batch_size=20)", 20, "30 items is not twice the batch"),
+    ("DataLoader(ds, batch_size=None)", None, "one by one"),
+    ("DataLoader(ds, batch_sampler=[[0, 1], [2, 3]])", None, "sampler of the script's own"),
+    ("DataLoader(Stream(), batch_size=3)", 6, "batches of 6 in place of 3"),
+    ("Own(ds, batch_size=4)", 8, "batches of 8 in place of 4"),
+    ("DataLoader(ds, batch_size=DataLoader(ds, batch_size=4).batch_size)", 8, "batches of 8 in place of 4"),
+)
+
+
+def test_loaders_give_twice_as_many_where_they_can():
+    code = f"""
+        import torch
+        from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+        from boundby.remedies import batch_x2
+        from boundby.remedies.contract import Effects
+        plain = DataLoader.__init__
+        class Stream(IterableDataset):
+            def __iter__(self):
+                return iter(range(30))
+        class Own(DataLoader):
+            def __init__(self, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+        for made in {[made for made, _, _ in LOADERS]!r}:
+            DataLoader.__init__ = plain
+            effects = Effects()
+            batch_x2.apply(effects)
+            ds = TensorDataset(torch.arange(30.0))
+            loader = eval(made)
+            next(iter(loader))
+            print(loader.batch_size, "|", effects.text())
+        try:
+            DataLoader(ds, batch_size=4, no_such_thing=1)
+        except TypeError as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    *lines, mistake = done.stdout.splitlines()
+    for (made, size, says), line in zip(LOADERS, lines, strict=True):
+        found, _, text = line.partition(" | ")
+        assert (made, found) == (made, str(size))
+        assert says in text
+    assert "no_such_thing" in mistake
+
+
+def test_the_time_of_a_sample_is_compared():
+    assert batch_x2.WORK == 2.0

@@ -1,0 +1,92 @@
+"""Fused optimizers: predicted by stepping the script's own shapes, applied where torch is left the choice."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from boundby.capture.facts import optimizer_facts
+from boundby.remedies import fused_optimizer
+from boundby.remedies.contract import CannotTell, Evidence, NotApplicable
+from boundby.remedies.probing import TurnsProbe
+from boundby.results.remedy import Predicted, ScriptFacts
+
+
+def stepped(kind, **options):
+    model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(4)))
+    optimizer = kind(model.parameters(), lr=1e-3, **options)
+    model(torch.ones(2, 16)).sum().backward()
+    return optimizer
+
+
+@pytest.fixture
+def evidence(sample_report):
+    def make(*optimizers, probe=None) -> Evidence:
+        report = sample_report("overhead")
+        facts = ScriptFacts(optimizers=tuple(optimizer_facts(one) for one in optimizers))
+        return Evidence(report=report, machine=report.machine, facts=facts, probe=probe)
+
+    return make
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad])
+def test_every_optimizer_with_a_fused_kernel_is_probed_on_its_own_shapes(evidence, kind):
+    found = fused_optimizer.predict(evidence(stepped(kind), probe=TurnsProbe(budget_s=0.02)))
+    assert isinstance(found, Predicted | CannotTell)  # undecided where the machine is busy
+    if isinstance(found, Predicted):
+        assert "8 parameters" in found.reason
+        assert found.low <= found.speedup <= found.high
+
+
+def test_without_probes_it_cannot_be_told(evidence):
+    assert isinstance(fused_optimizer.predict(evidence(stepped(torch.optim.AdamW))), CannotTell)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(torch.optim.AdamW, {"fused": True}), (torch.optim.RMSprop, {}), (torch.optim.Adafactor, {})],
+)
+def test_what_is_fused_already_or_has_no_such_kernel_is_left_alone(evidence, kind, options):
+    assert isinstance(fused_optimizer.predict(evidence(stepped(kind, **options))), NotApplicable)
+
+
+def test_without_an_optimizer_there_is_nothing_to_fuse(evidence):
+    assert isinstance(fused_optimizer.predict(evidence()), NotApplicable)
+
+
+@pytest.mark.parametrize(
+    ("make", "fused", "says"),
+    [
+        ("torch.optim.AdamW(p)", True, "fused AdamW"),
+        ("torch.optim.AdamW(iter(p), lr=0.1)", True, "fused AdamW"),
+        ("torch.optim.SGD(p, 0.1)", True, "fused SGD"),
+        ("torch.optim.AdamW(p, foreach=True)", None, ""),
+        ("torch.optim.AdamW(p, fused=False)", False, ""),
+        ("torch.optim.AdamW([c])", None, "AdamW: "),
+        ("torch.optim.RMSprop(p)", "absent", ""),
+    ],
+)
+def test_optimizers_are_fused_where_the_script_leaves_it_to_torch(make, fused, says):
+    code = f"""
+        import torch
+        from boundby.remedies import fused_optimizer
+        from boundby.remedies.contract import Effects
+        effects = Effects()
+        fused_optimizer.apply(effects)
+        p = [torch.nn.Parameter(torch.ones(3))]
+        c = torch.nn.Parameter(torch.ones(3, dtype=torch.complex64))
+        optimizer = {make}
+        for one in optimizer.param_groups[0]["params"]:
+            one.grad = torch.ones_like(one)
+        optimizer.step()
+        print(optimizer.defaults.get("fused", "absent"), "|", effects.text())
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    seen, _, text = (part.strip() for part in done.stdout.partition("|"))
+    assert seen == str(fused)
+    assert says in text
+    assert bool(text) == bool(says)

@@ -1,0 +1,140 @@
+"""What turns say: the ratio, its interval, the floor, what a longer start costs, how results differ."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boundby.remedies.ranking import WORTH, advice_for, after_trial
+from boundby.remedies.trial import LEAST_FLOOR, Seen, Slice, measured, numerics
+from boundby.results.remedy import Predicted, Remedy
+
+
+def seen(*turns: float, steps: int = 10, warm: tuple[float, ...] = (1.0, 1.0, 1.0), settled_s: float = 5.0) -> Seen:
+    """Turns of equal steps, the seconds of a step in each."""
+    return Seen(warm=list(warm), settled_s=settled_s, slices=[Slice([each] * steps) for each in turns])
+
+
+def test_the_speedup_is_the_median_over_turns_but_the_first():
+    base, changed = seen(9.0, 2.0, 2.0, 2.2, 2.0), seen(1.0, 1.0, 1.0, 1.1, 1.0)
+    result = measured(base, changed)
+    assert result.speedup == pytest.approx(2.0)
+    assert result.turns == 4
+    assert result.low <= 2.0 / (1 + LEAST_FLOOR / 2) < 2.0 * (1 + LEAST_FLOOR / 2) <= result.high
+
+
+def test_a_machine_that_slows_down_for_both_changes_nothing():
+    base = seen(*(2.0 * factor for factor in (1, 1, 1.7, 1.7, 1, 1.7)))
+    changed = seen(*(1.0 * factor for factor in (1, 1, 1.7, 1.7, 1, 1.7)))
+    assert measured(base, changed).speedup == pytest.approx(2.0)
+
+
+def test_twice_the_work_a_step_counts_twice():
+    assert measured(seen(1.0, 1.0, 1.0), seen(1.5, 1.5, 1.5), work=2.0).speedup == pytest.approx(2.0 / 1.5)
+
+
+def test_the_first_steps_of_a_turn_are_left_out():
+    cold = Slice([50.0] + [1.0] * 9)
+    assert cold.typical == 1.0
+    assert Slice([3.0]).typical == 3.0
+
+
+@pytest.mark.parametrize(
+    ("start", "base_start", "step", "paid"), [(20.0, 5.0, 0.5, 30), (5.0, 5.0, 0.5, 0), (20.0, 5.0, 1.5, None)]
+)
+def test_a_longer_start_is_paid_back_by_shorter_steps(start, base_start, step, paid):
+    # Three steps at full speed are no part of the start.
+    base = seen(1.0, 1.0, 1.0, settled_s=base_start + 3.0)
+    changed = seen(step, step, step, settled_s=start + 3 * step)
+    result = measured(base, changed)
+    assert (result.base_start_s, result.start_s) == (pytest.approx(base_start), pytest.approx(start))
+    assert result.break_even_steps == paid
+
+
+@given(st.integers(0, 10_000), st.floats(0.0, 0.08), st.integers(6, 14))
+def test_the_script_against_itself_is_no_gain_worth_having(seed, noise, turns):
+    """Turns that differ by chance alone: the interval holds 1, whatever the noise."""
+    chance = random.Random(seed)
+    base, changed = (seen(*(math.exp(chance.gauss(0, noise)) for _ in range(turns + 1))) for _ in range(2))
+    result = measured(base, changed)
+    assert result.low <= result.speedup <= result.high
+    assert result.high / result.low >= math.exp(2 * LEAST_FLOOR) * (1 - 1e-9)
+
+
+def test_the_script_against_itself_says_no_difference_at_least_19_of_20_times():
+    chance = random.Random(7)
+    wrong = 0
+    for _ in range(400):
+        base, changed = (seen(*(math.exp(chance.gauss(0, 0.05)) for _ in range(13))) for _ in range(2))
+        result = measured(base, changed)
+        wrong += not result.low <= 1.0 <= result.high
+    assert wrong <= 20
+
+
+def test_losses_are_compared_step_by_step():
+    base = Seen(losses={0: 2.0, 1: 1.0, 2: 0.5})
+    changed = Seen(losses={1: 1.1, 2: 0.5, 3: 9.0})
+    found = numerics(base, changed)
+    assert (found.of, found.steps) == ("loss", 2)
+    assert (found.largest, found.last) == (pytest.approx(0.1), 0.0)
+    assert (found.base_last, found.remedy_last) == (0.5, 0.5)
+
+
+def test_outputs_are_compared_where_there_are_no_losses():
+    base, changed = Seen(outputs={4: [1.0, -4.0]}), Seen(outputs={4: [1.0, -3.0]})
+    found = numerics(base, changed)
+    assert (found.of, found.steps, found.largest) == ("output", 1, pytest.approx(0.25))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "apart"),
+    [(math.nan, math.nan, 0.0), (1.0, math.nan, math.inf), (math.nan, 1.0, math.inf), (0.0, 0.0, 0.0)],
+)
+def test_a_loss_that_is_no_number_differs_from_every_number(a, b, apart):
+    assert numerics(Seen(losses={0: a}), Seen(losses={0: b})).largest == apart
+
+
+def test_without_results_in_common_nothing_is_said_of_them():
+    assert numerics(Seen(losses={0: 1.0}), Seen(outputs={0: [1.0]})) is None
+    assert numerics(Seen(outputs={0: [1.0]}), Seen(outputs={0: [1.0, 2.0]})) is None
+
+
+# Advice.
+
+
+def predicted(speedup: float, low: float, high: float) -> Predicted:
+    return Predicted(speedup=speedup, low=low, high=high, reason="")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "advice"),
+    [(WORTH, 1.3, "do"), (1.0, 1.3, "unknown"), (0.5, WORTH - 0.01, "skip"), (1.2, 1.2, "do"), (0.9, WORTH, "unknown")],
+)
+def test_advice_needs_the_whole_interval_on_one_side(low, high, advice):
+    assert advice_for(predicted((low + high) / 2, low, high)) == advice
+
+
+def test_a_prediction_held_where_the_measured_value_lies_in_it():
+    result = measured(seen(2.0, 2.0, 2.0), seen(1.0, 1.0, 1.0))
+    remedy = Remedy(name="x", predicted=predicted(1.9, 1.8, 2.1))
+    tried = after_trial(remedy, measured=result, failed=None, took_effect=True, effect="")
+    assert tried.held is True
+    assert tried.advice == "do"
+    off = Remedy(name="x", predicted=predicted(1.2, 1.1, 1.9))
+    assert after_trial(off, measured=result, failed=None, took_effect=True, effect="").held is False
+
+
+def test_a_change_that_did_not_take_place_is_no_advice():
+    result = measured(seen(2.0, 2.0, 2.0), seen(1.0, 1.0, 1.0))
+    tried = after_trial(Remedy(name="x"), measured=result, failed=None, took_effect=False, effect="")
+    assert tried.advice == "unknown"
+
+
+def test_a_trial_that_failed_keeps_its_reason_and_gives_no_advice():
+    remedy = Remedy(name="x", predicted=predicted(2.0, 1.9, 2.1), advice="do")
+    tried = after_trial(remedy, measured=None, failed="no compiler", took_effect=None, effect="")
+    assert (tried.advice, tried.failed, tried.measured) == ("unknown", "no compiler", None)
