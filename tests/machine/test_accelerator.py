@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from boundby.machine.accelerator import FEW, LONG, MANY, SHORT, accelerator_probes
+from boundby.machine.accelerator import FEW, LONG, MANY, SHORT, accelerator_probes, measure_accelerator
+from boundby.machine.ensure import ensure_machine
 from boundby.machine.probe import Window
 from boundby.machine.rounds import Rounds, read_ceilings
 from boundby.results.errors import BoundbyError
@@ -135,3 +136,20 @@ def test_the_device_that_is_here_runs_every_probe():
     for probe in probes.probes:
         probe.call()
     assert ("graph_kernel" in {one.name for one in probes.readings}) == (device.graph(lambda: None) is not None)
+
+
+def test_a_device_is_measured_and_described_as_itself(monkeypatch):
+    """The stand-in is known by a name of its own; ceilings come from real windows on the CPU."""
+    monkeypatch.setattr("boundby.machine.accelerator.device_of", lambda name: Queue(graphs=True))
+    monkeypatch.setattr("boundby.machine.accelerator.MOST_MEMORY_BYTES", 2 << 20)
+    machine = measure_accelerator("queue", budget_s=0.1)
+    assert (machine.description.device, machine.description.device_name) == ("queue", "a queue")
+    found = {(one.kind, one.name) for one in machine.ceilings}
+    assert {("launch", "launch_and_wait"), ("launch", "synchronize")} <= found
+    assert all(one.low <= one.value <= one.high for one in machine.ceilings)
+
+
+def test_a_device_that_is_not_here_is_told_through_the_measuring_process():
+    with pytest.raises(BoundbyError) as caught:
+        ensure_machine(device="warp-drive", again=True, budget_s=5.0)
+    assert caught.value.code == "no-device"

@@ -71,7 +71,7 @@ def test_again_measures_and_quick_asks_for_less_time(run):
         (("--full",), None, "full"),
     ):
         asked = run("--again", *options).asked[-1]
-        assert asked == {"threads": threads, "mode": mode, "budget_s": ensure.BUDGETS_S[mode]}
+        assert asked == {"threads": threads, "mode": mode, "device": "cpu", "budget_s": ensure.BUDGETS_S[mode]}
 
 
 def test_budgets_leave_room_for_the_start_of_the_process():

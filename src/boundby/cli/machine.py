@@ -23,6 +23,9 @@ FORMATS = (".json", ".svg")
 @click.option("--quick", is_flag=True, help="Take at most 10 seconds, with wider bands.")
 @click.option("--full", is_flag=True, help="Take up to 3 minutes: more sizes, compiled functions, sustained rates.")
 @click.option("--threads", type=click.IntRange(min=1), metavar="N", help="The thread count of torch to measure for.")
+@click.option(
+    "--device", default="cpu", show_default=True, metavar="NAME", help="Measure an accelerator instead: cuda, mps, xpu."
+)
 @json_option
 @click.option(
     "-o",
@@ -33,7 +36,14 @@ FORMATS = (".json", ".svg")
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def machine_command(
-    again: bool, quick: bool, full: bool, threads: int | None, as_json: bool, output: Path | None, force: bool
+    again: bool,
+    quick: bool,
+    full: bool,
+    threads: int | None,
+    device: str,
+    as_json: bool,
+    output: Path | None,
+    force: bool,
 ) -> None:
     """Measure this machine's ceilings, or show those that are kept.
 
@@ -53,7 +63,7 @@ def machine_command(
         check_writable(output, force, formats=FORMATS)
     mode: Mode = "quick" if quick else "full" if full else "default"
     with measuring_progress(at_most_s=AT_MOST_S[mode]) as progress:
-        machine = ensure_machine(threads=threads, again=again, mode=mode, progress=progress)
+        machine = ensure_machine(threads=threads, again=again, mode=mode, device=device, progress=progress)
     if output is not None:
         write_machine(machine, output, force=force)
     if as_json:

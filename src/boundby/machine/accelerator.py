@@ -16,15 +16,19 @@ A dtype that the device refuses is left out and named in a finding.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 
 import torch
 
 from boundby.machine.data import DTYPES
+from boundby.machine.describe import describe_machine, now_text
 from boundby.machine.probe import Formula, Probe, ProbeSet, Reading, rate_of, seconds_of, slope
-from boundby.results.machine import Finding
-from boundby.timing.device import Device
+from boundby.machine.rounds import read_ceilings, take_rounds
+from boundby.results.machine import Finding, Machine
+from boundby.timing.clock import Clock, monotonic_ns
+from boundby.timing.device import Device, device_of
 
 FEW, MANY = 8, 72
 SHORT, LONG = 2, 10
@@ -32,6 +36,47 @@ SQUARES = (1024, 2048, 4096, 8192)
 WORKING_SETS = (1 << 20, 16 << 20, 128 << 20, 1 << 30)
 PRODUCT_DTYPES = ("fp32", "bf16", "fp16", "fp64")
 _SEED = 20_220_101
+MOST_MEMORY_BYTES = 4 << 30
+
+
+def measure_accelerator(
+    name: str,
+    *,
+    budget_s: float,
+    progress: Callable[[float, str], None] = lambda share, what: None,
+    clock: Clock = monotonic_ns,
+) -> Machine:
+    """This computer with the ceilings of one of its devices, measured in this process.
+
+    Args:
+        name: the type torch knows the device by.
+        budget_s: how long it may take, seconds; one round is taken however long that lasts.
+        progress: told (share done, what is being done) now and then.
+        clock: nanoseconds.
+
+    Raises:
+        BoundbyError: ``no-device``.
+    """
+    began_ns = clock()
+    device = device_of(name)
+    about = device.properties()
+    progress(0.0, "preparing")
+    memory = MOST_MEMORY_BYTES if about.memory_bytes is None else min(MOST_MEMORY_BYTES, about.memory_bytes // 4)
+    with torch.no_grad():
+        probes, findings = accelerator_probes(device, memory_bytes=memory)
+        rounds = take_rounds(
+            probes.probes,
+            deadline_ns=began_ns + int(budget_s * 1e9),
+            clock=clock,
+            progress=lambda share: progress(share, "measuring"),
+        )
+    threads = torch.get_num_threads()
+    description = describe_machine(threads=threads, measured_at=now_text())
+    return Machine(
+        description=replace(description, device=name, device_name=about.name),
+        ceilings=read_ceilings(probes.readings, rounds, threads=threads),
+        findings=findings,
+    )
 
 
 def accelerator_probes(device: Device, *, memory_bytes: int) -> tuple[ProbeSet, tuple[Finding, ...]]:

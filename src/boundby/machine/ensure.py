@@ -47,6 +47,7 @@ def ensure_machine(
     threads: int | None = None,
     again: bool = False,
     mode: Mode = "default",
+    device: str = "cpu",
     budget_s: float | None = None,
     progress: Progress | None = None,
 ) -> Machine:
@@ -56,6 +57,7 @@ def ensure_machine(
         threads: the thread count of torch they are for; what torch takes by itself here where None.
         again: measure even if there are kept ones.
         mode: how thoroughly. What a longer measuring gave is used where a shorter one is asked for, never the reverse.
+        device: what is measured: the CPU, or an accelerator by the type torch knows it by.
         budget_s: how long measuring may take, seconds, the start of the process included; the mode's own where None.
         progress: told (share done, what is being done) while measuring; not called where kept ceilings are used.
 
@@ -63,24 +65,24 @@ def ensure_machine(
         The machine; findings say where kept ceilings were damaged or new ones could not be kept.
 
     Raises:
-        BoundbyError: ``no-torch``, or ``machine-failed`` with the last line the process left.
+        BoundbyError: ``no-torch``, ``no-device``, or ``machine-failed`` with the last line the process left.
         KeyboardInterrupt: as the user asked; the process is stopped first.
     """
     if torch_version() is None:
         raise BoundbyError("no-torch", "There is no torch in this Python environment.", "Install it: pip install torch")
     findings: tuple[Finding, ...] = ()
     for serving in () if again else _SERVED_BY[mode]:
-        kept, damage = load(machine_key(threads=threads, mode=serving))
+        kept, damage = load(machine_key(threads=threads, mode=serving, device=device))
         # A damaged file of another mode is not replaced now, and would be told again each time.
         findings = damage if serving == mode else ()
         if kept is not None and not _outlived(kept):
             return kept
     budget_s = BUDGETS_S[mode] if budget_s is None else budget_s
-    machine = _measure_apart(threads=threads, mode=mode, budget_s=budget_s, progress=progress)
-    findings = (*findings, *save(machine_key(threads=threads, mode=mode), machine))
+    machine = _measure_apart(threads=threads, mode=mode, device=device, budget_s=budget_s, progress=progress)
+    findings = (*findings, *save(machine_key(threads=threads, mode=mode, device=device), machine))
     if threads is None and not findings:
         # So that asking for the number that torch takes by itself does not measure a second time.
-        findings = save(machine_key(threads=machine.description.threads, mode=mode), machine)
+        findings = save(machine_key(threads=machine.description.threads, mode=mode, device=device), machine)
     return replace(machine, findings=(*machine.findings, *findings))
 
 
@@ -92,13 +94,16 @@ def _outlived(machine: Machine) -> bool:
     return age > _BUSY_LIFETIME
 
 
-def _measure_apart(*, threads: int | None, mode: Mode, budget_s: float, progress: Progress | None) -> Machine:
+def _measure_apart(
+    *, threads: int | None, mode: Mode, device: str, budget_s: float, progress: Progress | None
+) -> Machine:
     """Runs the worker and returns what it measured."""
     cores = usable_cores(affinity=process_affinity())
     reading, writing = os.pipe()
     command = [
         *(sys.executable, "-P", "-m", "boundby.machine.worker"),
         *("--output", str(writing), "--budget", str(budget_s), "--started", str(monotonic_ns()), "--mode", mode),
+        *("--device", device),
         *(("--threads", str(threads)) if threads is not None else ()),
     ]
     with open(reading, "rb", buffering=0) as reports, tempfile.TemporaryFile() as errors:
@@ -126,6 +131,9 @@ def _measure_apart(*, threads: int | None, mode: Mode, budget_s: float, progress
                     # All it has left to do is to take torch down, which takes a while.
                     worker.terminate()
                     break
+                if "error" in message:
+                    told = msgspec.json.decode(message["error"], type=dict[str, str])
+                    raise BoundbyError(told["code"], told["message"], told["advice"])
                 if progress is not None:
                     progress(
                         msgspec.json.decode(message["share"], type=float),

@@ -21,13 +21,19 @@ PROBES = 5
 
 
 def machine_key(
-    *, threads: int | None, mode: Mode = "default", environ: Mapping[str, str] = os.environ, root: Path = Path("/")
+    *,
+    threads: int | None,
+    mode: Mode = "default",
+    device: str = "cpu",
+    environ: Mapping[str, str] = os.environ,
+    root: Path = Path("/"),
 ) -> dict[str, object]:
     """What kept ceilings depend on: the same key means that they may be reused.
 
     Args:
         threads: the thread count they are for; None for what torch takes by itself.
         mode: how thoroughly they were measured.
+        device: what was measured.
         environ: the environment.
         root: where ``proc`` and ``sys`` are found.
     """
@@ -40,6 +46,7 @@ def machine_key(
         "torch": torch_version(),
         "threads": threads,
         "mode": mode,
+        "device": device,
         "environment": relevant_environment(environ),
     }
 

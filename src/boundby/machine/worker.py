@@ -4,7 +4,7 @@ Its own process, because measuring takes hundreds of megabytes, warms caches and
 random numbers, threads or memory of the process that asks.
 
 It writes one JSON object a line to the file descriptor it is given: ``{"share": 0.4, "what": "measuring"}`` while it
-works, at the end ``{"machine": {...}}``.
+works, at the end ``{"machine": {...}}``, or ``{"error": {...}}`` where a device that is not here was asked for.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import IO
 
 import msgspec
 
 from boundby.machine.describe import process_affinity
+from boundby.results.errors import BoundbyError
+from boundby.results.machine import Machine
 from boundby.results.machine_file import encode_machine
 from boundby.timing.clock import monotonic_ns
 
@@ -34,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--started", type=int, required=True, help="when the process was started, monotonic ns")
     parser.add_argument("--mode", choices=("quick", "default", "full"), default="default")
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args(arguments)
 
     with os.fdopen(options.output, "wb", buffering=0) as output:
@@ -44,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell(0.0, "starting torch")
         # Once torch runs with OMP_PROC_BIND, this thread may run on one CPU only.
         affinity = process_affinity()
+        if options.device != "cpu":
+            return _report_accelerator(output, options.device, options.budget - _ENDING_S, tell)
         from boundby.machine.measure import measure_machine
 
         spent_s = (monotonic_ns() - options.started) * 1e-9
@@ -55,9 +61,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             started_ns=options.started,
             progress=tell,
         )
-        document = encode_machine(machine)
-        output.write(msgspec.json.encode({"machine": msgspec.Raw(document)}).replace(b"\n", b" ") + b"\n")
+        _report(output, machine)
     return 0
+
+
+def _report_accelerator(output: IO[bytes], device: str, budget_s: float, tell: Callable[[float, str], None]) -> int:
+    from boundby.machine.accelerator import measure_accelerator
+
+    try:
+        _report(output, measure_accelerator(device, budget_s=budget_s, progress=tell))
+    except BoundbyError as error:
+        told = {"code": error.code, "message": error.message, "advice": error.advice}
+        output.write(msgspec.json.encode({"error": told}) + b"\n")
+        return 1
+    return 0
+
+
+def _report(output: IO[bytes], machine: Machine) -> None:
+    document = encode_machine(machine)
+    output.write(msgspec.json.encode({"machine": msgspec.Raw(document)}).replace(b"\n", b" ") + b"\n")
 
 
 if __name__ == "__main__":

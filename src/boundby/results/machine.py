@@ -62,6 +62,7 @@ class MachineDescription:
     threads: int
     affinity: tuple[int, ...] | None
     device: str = "cpu"
+    device_name: str | None = None
     measured_at: str | None = None
 
 
