@@ -22,8 +22,7 @@ free of. With it, a rate tells the time of a whole call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,6 +32,7 @@ from boundby.machine.data import DTYPES, DataSource
 from boundby.machine.probe import Probe, ProbeSet, Reading, Unit, rate_of, seconds_of, taking_turns
 from boundby.results.machine import Finding
 from boundby.timing.clock import Clock, monotonic_ns
+from boundby.timing.one_thread import in_one_thread
 
 # A type that is this much slower than fp32 has no hardware path here: large products of it are not tried.
 SLOW_DTYPE = 4.0
@@ -176,18 +176,8 @@ def square_sizes(dtype: str, memory_bytes: int, *, full: bool = False) -> tuple[
     return tuple(sorted(size for size in sizes if size <= 1024 or 3 * item * size * size <= memory_bytes // 16))
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 # One thread, since a thread that waits for another one on a busy machine looks like a slow type.
-@_one_thread()
+@in_one_thread()
 def usable_dtypes(
     data: DataSource, *, limit_s: float = 0.25, clock: Clock = monotonic_ns
 ) -> tuple[tuple[str, ...], ProbeSet, tuple[Finding, ...]]:

@@ -7,11 +7,8 @@ ceilings after seconds of work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-
-import torch
 
 from boundby.machine.bandwidth import FULL_LARGEST_BYTES, FULL_STEP, LARGEST_BYTES, STEP, bandwidth_probes
 from boundby.machine.compiled import compiled_probes
@@ -26,6 +23,7 @@ from boundby.machine.ranges import FULL_RANGES, RANGES, flushed_factors, range_f
 from boundby.machine.sustained import sustained_ceilings
 from boundby.results.machine import Ceiling, Finding, Mode
 from boundby.timing.clock import Clock
+from boundby.timing.one_thread import in_one_thread
 
 # What part of the memory allowance the sweep over working sets takes; matrices and the rest share the others.
 _SWEEP_SHARE: dict[Mode, float] = {"quick": 0.25, "default": 0.25, "full": 0.5}
@@ -78,7 +76,7 @@ def prepare_work(
         step=FULL_STEP if full else STEP,
         largest_bytes=FULL_LARGEST_BYTES if full else LARGEST_BYTES,
     )
-    with _in_one_thread():
+    with in_one_thread():
         sets += [
             overhead_probes(data),
             function_probes(data, threads=threads),
@@ -100,17 +98,6 @@ def prepare_work(
         findings=findings,
         after_s=_SUSTAINED_SHARE * budget_s if full else 0.0,
     )
-
-
-@contextmanager
-def _in_one_thread() -> Iterator[None]:
-    """Fills small tensors without threads that wait for each other, as they would on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def finish_work(

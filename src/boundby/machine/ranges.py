@@ -37,6 +37,7 @@ from boundby.machine.functions import FUNCTIONS, MAKERS, PIECE, ROW, Arguments, 
 from boundby.machine.probe import Probe, ProbeSet, Reading, per_element
 from boundby.results.machine import Ceiling, Finding
 from boundby.timing.clock import Clock, monotonic_ns
+from boundby.timing.one_thread import in_one_thread
 
 # Within one piece, so that torch works on it in the calling thread alone.
 _TRIED_ELEMENTS = PIECE // 2
@@ -152,7 +153,7 @@ def range_probes(
     probes: dict[str, Probe] = {}
     readings = []
     arguments: dict[tuple[str, str], Arguments] = {}
-    with _one_thread():
+    with in_one_thread():
         slow = sorted(slow_candidates(data, ranges=ranges, clock=clock), key=lambda one: -one[0])[:most]
     for _, name, dtype, one in slow:
         key, tiny = f"{name} {dtype} {one.name}", f"{name} {dtype} tiny"
@@ -210,17 +211,6 @@ def slow_candidates(
                     yield factor, name, dtype, one
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Torch and its math library with one thread, which has no second one to wait for on a busy machine; put back."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _fastest(call: Callable[[], object], clock: Clock) -> int:
     """The nanoseconds of the fastest of a few calls."""
     call()
@@ -257,7 +247,7 @@ def flushed_factors(
         # Made before flushing, which would make zeros of them.
         usual = FUNCTIONS[function](function_arguments(data, _TRIED_ELEMENTS, dtype))
         ranged = FUNCTIONS[function](range_arguments(data, _TRIED_ELEMENTS, dtype, known[place]))
-        with _one_thread(), flushed_denormals() as flushed:
+        with in_one_thread(), flushed_denormals() as flushed:
             if flushed:
                 factors[ceiling.name, dtype] = _fastest(ranged, clock) / max(1, _fastest(usual, clock))
     return factors

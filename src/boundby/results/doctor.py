@@ -9,12 +9,9 @@ A change that an older boundby could misread raises VERSION; a version that is n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
-
-from boundby.results.errors import BoundbyError
-from boundby.results.files import decode_header
+from boundby.results.documents import decode_document, encode_document
 from boundby.results.machine import Finding
 
 SCHEMA = "boundby.doctor"
@@ -82,8 +79,7 @@ def finding_of(diagnosis: Diagnosis) -> Finding | None:
 
 def encode_examination(examination: Examination) -> bytes:
     """The examination as indented UTF-8 JSON, without a final newline."""
-    plain: dict[str, Any] = msgspec.to_builtins(examination)
-    return msgspec.json.format(msgspec.json.encode({"schema": SCHEMA, "version": VERSION} | plain), indent=2)
+    return encode_document(SCHEMA, VERSION, examination)
 
 
 def decode_examination(data: bytes, *, name: str = "the file") -> Examination:
@@ -96,16 +92,4 @@ def decode_examination(data: bytes, *, name: str = "the file") -> Examination:
     Raises:
         BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
     """
-    header = decode_header(data, name=name)
-    if header.schema != SCHEMA:
-        raise BoundbyError("unknown-schema", f"{name} has the schema {header.schema!r}; expected {SCHEMA!r}.", _ADVICE)
-    if header.version != VERSION or isinstance(header.version, bool):
-        raise BoundbyError(
-            "unknown-version",
-            f"{name} is version {header.version!r} of {SCHEMA}; this boundby reads version {VERSION}.",
-            "Use the boundby that wrote the file, or a newer one.",
-        )
-    try:
-        return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=Examination)
-    except msgspec.ValidationError as error:
-        raise BoundbyError("damaged-file", f"{name} is damaged: {error}.", _ADVICE) from None
+    return decode_document(data, Examination, schema=SCHEMA, version=VERSION, name=name, advice=_ADVICE)

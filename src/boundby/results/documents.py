@@ -1,0 +1,50 @@
+"""Files of one schema and version around one dataclass: written and read the same way, whatever they hold."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from boundby.results.errors import BoundbyError
+from boundby.results.files import decode_header
+
+T = TypeVar("T")
+
+
+def encode_document(schema: str, version: int, value: Any) -> bytes:
+    """``value`` as indented UTF-8 JSON behind its schema and version, without a final newline."""
+    plain: dict[str, Any] = msgspec.to_builtins(value)
+    return msgspec.json.format(msgspec.json.encode({"schema": schema, "version": version} | plain), indent=2)
+
+
+def decode_document(data: bytes, kind: type[T], *, schema: str, version: int, name: str, advice: str) -> T:
+    """What a file of that schema and version holds.
+
+    Args:
+        data: the file's bytes.
+        kind: the dataclass it holds.
+        schema: the only schema accepted.
+        version: the only version accepted.
+        name: what to call the file in an error: its path as the user wrote it.
+        advice: how to have the file written again.
+
+    Raises:
+        BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
+    """
+    try:
+        header = decode_header(data, name=name)
+    except BoundbyError as error:
+        raise BoundbyError(error.code, error.message, advice) from None
+    if header.schema != schema:
+        raise BoundbyError("unknown-schema", f"{name} has the schema {header.schema!r}; expected {schema!r}.", advice)
+    if header.version != version or isinstance(header.version, bool):
+        raise BoundbyError(
+            "unknown-version",
+            f"{name} is version {header.version!r} of {schema}; this boundby reads version {version}.",
+            "Use the boundby that wrote the file, or a newer one.",
+        )
+    try:
+        return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=kind)
+    except msgspec.ValidationError as error:
+        raise BoundbyError("damaged-file", f"{name} is damaged: {error}.", advice) from None
