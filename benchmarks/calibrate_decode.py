@@ -3,8 +3,8 @@
     python benchmarks/calibrate_decode.py
 
 Held-out rows (boundby.llm.rows.is_held_out) are not read. The errors that make the intervals are those of fits that had
-not seen the row: in twelve folds by a hash of the id for cells with rows, with each device left out for hardware that is
-new, with each engine left out for engines that are.
+not seen the row: in twelve folds by a hash of the id for cells with rows, with each device left out for hardware that
+is new, with each engine left out for engines that are.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import Counter
 from pathlib import Path
+
+import msgspec
 
 from boundby.llm.calibration import Fitted, coefficients, expected_step
 from boundby.llm.features import observe
 from boundby.llm.fit import Observation, cross_validate, fit
 from boundby.llm.rows import shipped_rows
-from boundby.llm.spread import key_of, spread_of
+from boundby.llm.spread import spread_of
 from boundby.results.errors import BoundbyError
 
 TARGET = Path(__file__).parents[1] / "src/boundby/llm/data/calibration.json"
@@ -45,13 +46,7 @@ def main() -> None:
     content = {
         "about": "Written by benchmarks/calibrate_decode.py; rows by their ids in measured.csv.",
         "rows": [one.id for one in observations],
-        "counts": dict(sorted(Counter(key_of(one.cell) for one in observations).items())),
-        "spread": {
-            "factor": spread.factor,
-            "unseen_scale": spread.unseen_scale,
-            "unseen_engine_scale": spread.unseen_engine_scale,
-            "scales": dict(spread.scales),
-        },
+        "spread": msgspec.to_builtins(spread),
         "factors": [{"of": list(key), "log": value} for key, value in fitted.items()],
     }
     TARGET.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

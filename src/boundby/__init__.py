@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from boundby._version import __version__
 
 if TYPE_CHECKING:
-    from boundby.api import cost_rule, count, explain, measure_machine, step
+    from boundby.api import cost_rule, count, explain, measure_machine, step, sweep
     from boundby.results import errors
     from boundby.results.counts import Counts
     from boundby.results.errors import BoundbyError
@@ -29,6 +29,7 @@ __all__ = [
     "explain",
     "measure_machine",
     "step",
+    "sweep",
     "try_remedies",
 ]
 
@@ -42,6 +43,7 @@ _HOMES = {
     "explain": "boundby.api",
     "measure_machine": "boundby.api",
     "step": "boundby.api",
+    "sweep": "boundby.api",
     "try_remedies": "boundby.api",
 }
 

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from boundby.results.machine import Machine
     from boundby.results.module_tree import CallCounts
     from boundby.results.report import Report
+    from boundby.results.sweep import Sweep
 
-__all__ = ["cost_rule", "count", "explain", "measure_machine", "step", "try_remedies"]
+__all__ = ["cost_rule", "count", "explain", "measure_machine", "step", "sweep", "try_remedies"]
 
 
 def explain(
@@ -178,6 +179,56 @@ def count(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> CallCounts:
     from boundby.capture.counter import count_callable
 
     return count_callable(fn, *args, **kwargs)
+
+
+def sweep(
+    make: Callable[..., Any],
+    argument: str,
+    values: Iterable[int],
+    *,
+    backward: bool = False,
+    power: int | None = None,
+    budget_s: float = 5.0,
+) -> Sweep:
+    """Time what a factory builds against one of its integer arguments, and fit a fixed cost and a rate.
+
+    Args:
+        make: called as ``make(argument=value)``; returns a callable without arguments, or (module, inputs).
+        argument: the name of its argument: a batch, a width, a length.
+        values: at least three different ones; all are built before the first is timed.
+        backward: time the backward pass of the result's loss too.
+        power: the power of the argument that time grows with; None: 1, unless 2 or 3 fits clearly better.
+        budget_s: about how long to time, in seconds.
+
+    Returns:
+        The times, and as ``fit`` the seconds that a call takes whatever the argument, the rate that is approached, and
+        ``half_at``, the argument at which half of it is reached.
+
+    Raises:
+        BoundbyError: ``bad-target`` for what is no such factory, ``bad-sweep`` for values that cannot be fitted.
+    """
+    import torch
+
+    from boundby.capture.factory import FactoryTarget
+    from boundby.capture.sweeping import check_argument, checked_values, time_sizes
+    from boundby.results.sweep import swept
+    from boundby.scaling.fits import fit_growth
+
+    target = FactoryTarget(
+        home=getattr(make, "__module__", None) or "", name=getattr(make, "__qualname__", repr(make)), is_module=True
+    )
+    sizes = checked_values(tuple(values))
+    check_argument(make, argument, target)
+    points = time_sizes(make, argument, sizes, target=target, backward=backward, budget_s=budget_s)
+    fit = fit_growth([(one.at, one.time_s.value) for one in points], power=power)
+    return swept(
+        target=str(target),
+        argument=argument,
+        backward=backward,
+        threads=torch.get_num_threads(),
+        points=points,
+        fit=fit,
+    )
 
 
 def measure_machine(

@@ -105,10 +105,22 @@ def test_a_dtype_that_the_device_refuses_is_named_and_left_out(monkeypatch):
         return plain(left, right, **options)
 
     monkeypatch.setattr(torch, "mm", picky)
-    _, probes, findings = probes_of(memory_bytes=32 << 20)
+    monkeypatch.setattr("boundby.machine.accelerator.SQUARES", (128,))
+    _, probes, findings = probes_of()
     assert [one.code for one in findings] == ["dtype-unusable"]
     assert "fp64" in findings[0].message
     assert "fp64" not in {one.dtype for one in probes.readings}
+
+
+def test_a_full_device_is_no_refusal_of_a_dtype(monkeypatch):
+    def full(*args, **options):
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(torch, "mm", full)
+    monkeypatch.setattr("boundby.machine.accelerator.SQUARES", (128,))
+    _, probes, findings = probes_of()
+    assert not findings
+    assert not [one for one in probes.readings if one.kind == "matmul"]
 
 
 def test_the_processor_has_nothing_to_wait_for_and_no_graphs():

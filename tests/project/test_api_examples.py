@@ -28,7 +28,7 @@ def examples() -> dict[str, str]:
 
 def test_each_function_has_an_example() -> None:
     code = "\n".join(examples().values())
-    functions = ("explain", "count", "measure_machine", "step", "cost_rule")
+    functions = ("explain", "count", "sweep", "measure_machine", "step", "cost_rule")
     assert [name for name in functions if f"boundby.{name}(" not in code] == []
 
 

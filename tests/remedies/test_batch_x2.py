@@ -10,10 +10,13 @@ import textwrap
 import pytest
 from made_up_rows import report_of, row
 
+from boundby.capture.script import Target
+from boundby.cli.try_ import _tried
 from boundby.remedies import batch_x2
-from boundby.remedies.contract import Evidence
+from boundby.remedies.contract import CannotTell, Evidence
+from boundby.remedies.trial import Tried, try_once
 from boundby.results.machine import Ceiling
-from boundby.results.remedy import OptimizerFacts, ScriptFacts
+from boundby.results.remedy import OptimizerFacts, Remedy, ScriptFacts
 
 TABLE = (4096, 64)
 TABLE_BYTES = 4 * 4096 * 64
@@ -75,6 +78,12 @@ def test_what_is_not_known_widens_the_band(evidence):
     known, half = batch_x2.predict(evidence(host=1.0)), batch_x2.predict(evidence(host=0.5))
     assert half.low < known.low
     assert half.high == pytest.approx(known.high)
+
+
+def test_a_step_of_which_too_little_is_known_is_not_predicted(evidence):
+    """As where other load disturbed the run, and no op's time could be had."""
+    assert isinstance(batch_x2.predict(evidence(row("add", "32x32 32x32", 0.0))), CannotTell)
+    assert isinstance(batch_x2.predict(evidence(host=0.2)), CannotTell)
 
 
 def ceiling(name: str, shape: tuple[int, ...], value: float, unit: str) -> Ceiling:
@@ -149,5 +158,43 @@ def test_loaders_give_twice_as_many_where_they_can():
     assert "no_such_thing" in mistake
 
 
-def test_the_time_of_a_sample_is_compared():
-    assert batch_x2.WORK == 2.0
+SCRIPT = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(4096, 4)), batch_size=4)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for _ in range(10**6):
+    for (x,) in loader:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+"""
+
+
+def test_a_trial_compares_the_time_of_a_sample_and_no_results(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    target = Target(name="train.py", is_module=False)
+    done = try_once(target, ["batch-x2"], environment={}, budget_s=0.5, work=batch_x2.WORK)
+    assert done.took_effect is True
+    assert "batches of 8 in place of 4" in done.effect
+    assert done.numerics is None
+    # A step of so little is all overhead, but for fetching items.
+    assert done.measured.speedup == pytest.approx(2.0 * done.measured.base_step_s / done.measured.step_s, rel=0.3)
+
+
+def test_the_command_knows_how_much_a_step_does_and_how_steps_come(monkeypatch):
+    asked = []
+
+    def try_once(target, names, **options):
+        asked.append((options["work"], options["bursts"]))
+        return Tried(measured=None, numerics=None, took_effect=None, effect="", failed="not now")
+
+    monkeypatch.setattr("boundby.remedies.trial.try_once", try_once)
+    target = Target(name="train.py", is_module=False)
+    for names in (["one-thread"], ["batch-x2"], ["workers-2", "batch-x2"]):
+        _tried(Remedy(name="+".join(names)), target, names, 1.0, "")
+    assert asked == [(1.0, False), (2.0, False), (2.0, True)]

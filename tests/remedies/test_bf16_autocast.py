@@ -55,6 +55,8 @@ def test_what_casts_add_to_short_products_is_added_whole(evidence):
         ((row("add", "256x64 256x64", 0.9),), {}, NotApplicable),
         (ROWS, {"autocast": True}, NotApplicable),
         (ROWS, {"probe": None}, CannotTell),
+        ((*ROWS[2:], row("convolution", "2x6x9x9 4x5x3x3", 0.3, flops=9)), {}, CannotTell),
+        ((*ROWS[:1], row("mkldnn_rnn_layer", "8x4x16 64x16", 0.5, flops=9)), {}, CannotTell),
         (ROWS, {"probe": FixedProbe(1.0, spread=0.6)}, CannotTell),
     ],
 )

@@ -58,6 +58,7 @@ def test_the_products_are_probed_at_the_other_precision_which_is_put_back(eviden
         (ROWS, {"autocast": True}, NotApplicable),
         (ROWS, {"ceilings": (rate("fp32", 1e11), rate("bf16", 1e10))}, NotApplicable),
         ((row("mm", "64x32 32x16", 0.05),), {}, NotApplicable),
+        ((row("convolution", "2x6x9x9 4x6x3x3", 0.9, flops=2 * 2 * 49 * 4 * 6 * 9),), {}, NotApplicable),
         (ROWS, {"probe": None}, CannotTell),
     ],
 )

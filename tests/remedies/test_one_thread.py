@@ -96,6 +96,10 @@ def test_a_probe_on_a_busy_machine_says_nothing(evidence):
     assert isinstance(one_thread.predict(evidence(product, probe=says(1.0, 0.4, 2.5))), CannotTell)
 
 
+def test_a_step_of_which_too_little_is_known_is_not_predicted(evidence):
+    assert isinstance(one_thread.predict(evidence(row("add", LONG, 0.0))), CannotTell)
+
+
 def test_one_thread_is_nothing_new_to_one_thread(evidence):
     assert isinstance(one_thread.predict(evidence(row("add", LONG, 0.4), threads=1)), NotApplicable)
 

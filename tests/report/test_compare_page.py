@@ -49,7 +49,11 @@ def test_the_first_line_is_the_answer() -> None:
     assert words(text).startswith("No difference: 3.8 ms a step in a.json, 3.8 ms in b.json. Their counts are equal. ")
     assert "equal: 605 ops a step, and all else" in text
     assert "none by more than its noise" in text
-    assert text.endswith("Next     boundby show b.json\n")
+    assert "Next" not in text
+    following = render_comparison(
+        compared(report, report), width=80, color=False, unicode=True, path_b="my runs/b.json"
+    )
+    assert following.endswith("Next     boundby show 'my runs/b.json'\n")
 
 
 def test_what_changed_is_told() -> None:

@@ -92,13 +92,13 @@ def test_shapes_sizes_hardware_threads_and_endurance_stand_under_the_products():
     assert "half of the fastest square's rate from n of: fp32 99" in text
     assert "of the hardware's multiply-adds (native code): fp32 87%" in text
     assert "of the fastest mm after seconds without a rest: fp32 90%" in text
-    assert "2 threads against 1: fp32 1.8x; serial share 10%" in text
+    assert "2 threads against 1: fp32 1.8x; serial share 8.9-11%" in text
 
 
 def test_streams_are_compared_with_the_faster_native_one_of_their_size():
     text = shown()
     assert "of what the hardware moves (native code) at 256 MiB: copy 80%" in text
-    assert "2 threads against 1: copy 1.2x; serial share 60%" in text
+    assert "2 threads against 1: copy 1.2x; serial share 58-62%" in text
 
 
 def test_compiled_functions_have_their_row_and_slow_ranges_none():

@@ -120,7 +120,8 @@ class Ceilings:
         if not known:
             return None
         if shape is None:
-            best = max(known, key=lambda one: one.value)
+            # A value above what another ceiling allows is likely the wrong one of the two.
+            best = max((one for one in known if not one.contradicted), key=lambda one: one.value, default=known[0])
             return _times(Interval(value=best.value, low=best.low, high=best.high), self.speed.matmul)
         near = sorted((_distance(shape, one.shape or ()), i) for i, one in enumerate(known))[:4]
         weights = [1.0 / (0.05 + distance) ** 2 for distance, _ in near]

@@ -23,7 +23,7 @@ from boundby.results.counts import Counts
 from boundby.results.interval import Interval, interval
 from boundby.results.machine import Finding, MachineDescription
 from boundby.results.report import SHARES, MedianTime, Report
-from boundby.results.units import digits_for, format_time, plural
+from boundby.results.units import digits_for, format_percent, format_time, plural
 from boundby.timing.statistics import FEWEST_SAMPLES, Ratio, compare_medians, mean, median
 
 # Two runs of one script on one machine differ by this much for no reason that either run shows: another layout of
@@ -33,6 +33,8 @@ BETWEEN_RUNS = 0.06
 PROBES_MOVED = 1.1
 # A difference is unexplained where more than this share of it is.
 MOSTLY = 2 / 3
+# "No difference" says little where only ones above this would have been told.
+WIDE = 0.25
 # Total memory as the system states it moves a little with its kernel.
 SAME_MEMORY = 0.02
 
@@ -68,7 +70,7 @@ def compare_reports(
     comparable = same is True or across_machines
     time = _compare_times(a, b) if comparable else None
     counts = _compare_totals(a.counts, b.counts)
-    equal = not changed_counts(counts)
+    counted = bool(a.counts.ops and b.counts.ops)
     side_a, side_b = _side(a, name_a), _side(b, name_b)
     return ReportComparison(
         a=side_a,
@@ -79,7 +81,7 @@ def compare_reports(
         verdict_a=a.verdict.sentence,
         verdict_b=b.verdict.sentence,
         counts=counts,
-        counts_equal=equal,
+        counts_equal=not changed_counts(counts) if counted else None,
         groups=compare_groups(a, b),
         split=_compare_splits(a, b) if comparable else (),
         lines=()
@@ -94,7 +96,9 @@ def same_machine(a: MachineDescription, b: MachineDescription) -> bool | None:
 
     The software is no part of it: another torch on one machine is a comparison worth making.
     """
-    if (a.logical_cores or 0) != (b.logical_cores or 0) or a.device != b.device:
+    if a.device != b.device or (a.device_name and b.device_name and a.device_name != b.device_name):
+        return False
+    if a.logical_cores and b.logical_cores and a.logical_cores != b.logical_cores:
         return False
     if a.memory_bytes and b.memory_bytes and abs(a.memory_bytes / b.memory_bytes - 1) > SAME_MEMORY:
         return False
@@ -171,8 +175,11 @@ def _machine_ratio(a: Report, b: Report) -> float | None:
     """How many times as long the step of ``b`` would take for the machine's speed alone, by the probes of both runs.
 
     Each probe's change counts as much as the share of the step that moves with it; waiting for input moves with none.
-    A machine does not change its speed by more than 2.5: beyond that the probe was held up, not the step.
+    A machine does not change its speed by more than 2.5: beyond that the probe was held up, not the step. Probes that
+    ran at other thread counts say nothing of the machine: None.
     """
+    if a.step.threads != b.step.threads:
+        return None
     changes = {
         name: (_MEMORY_BELIEVED if name == "memory" else 1.0)
         * math.log(min(max(b.step.anchors_s[name].value / one.value, 1 / FASTEST_CHANGE), FASTEST_CHANGE))
@@ -239,6 +246,9 @@ def _sentence(a: Side, b: Side, time: TimeChange | None, counts: tuple[CountChan
         return f"Too few steps were timed to tell {a.name} ({step_a} a step) and {b.name} ({step_b}) apart. {told}"
     steps = f"{step_a} a step in {a.name}, {step_b} in {b.name}{modelled}"
     if not time.differs:
+        least = time.noise.told_apart if time.noise is not None else None
+        if least is not None and least > WIDE:
+            return f"No difference could be told below {format_percent(least)}: {steps}. {told}"
         return f"No difference: {steps}. {told}"
     slower = time.ratio.value > 1
     times = time.ratio if slower else inverse(time.ratio)
@@ -321,7 +331,8 @@ def _findings(
 
 def _is_unexplained(a: Report, b: Report, time: TimeChange) -> bool:
     """Whether equal work took longer, and most of the difference is explained by no limit, as other load's is."""
-    if not time.differs or changed_counts(_compare_totals(a.counts, b.counts)):
+    counted = a.counts.ops and b.counts.ops
+    if not time.differs or not counted or changed_counts(_compare_totals(a.counts, b.counts)):
         return False
     more = b.step.time_s.median - a.step.time_s.median
     unexplained = b.split.unexplained.value * b.step.time_s.median - a.split.unexplained.value * a.step.time_s.median

@@ -62,6 +62,12 @@ def check_ceilings(machine: Machine, *, name: str, threads: int) -> None:
     Raises:
         BoundbyError: ``no-ceilings-there``.
     """
+    if machine.description.device != "cpu":
+        raise BoundbyError(
+            "no-ceilings-there",
+            f"{name} holds the ceilings of a {machine.description.device} device; the step ran on a CPU here.",
+            "Give a file that boundby machine wrote there without --device.",
+        )
     if Ceilings(machine, Speed.unknown(), threads=threads).threads_measured:
         return
     measured = machine.description.threads
@@ -125,7 +131,12 @@ def rescale(
             parts.input,
             (fault_here_s or 0.0, fault_there_s or 0.0),
         ),
-        time_s=MedianTime(median=total * ratio, low=total * min(ratio, ends[0]), high=total * max(ratio, ends[1])),
+        # What the steps spread by here, they will spread by there.
+        time_s=MedianTime(
+            median=total * ratio,
+            low=min(here.time_s.low, total) * min(ratio, ends[0]),
+            high=max(here.time_s.high, total) * max(ratio, ends[1]),
+        ),
         kept=float(mine.window[kept].sum()) * here.scale,
         kept_ops=_names(trace, kept),
     )

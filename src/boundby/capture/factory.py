@@ -44,8 +44,10 @@ class Work:
     kwargs: Mapping[str, Any]
 
 
-def parse_target(words: str, *, is_module: bool) -> FactoryTarget:
+def parse_target(words: str, *, is_module: bool, command: str = "count") -> FactoryTarget:
     """The target from ``pkg.module:make`` or ``FILE.py:make``; without a name, ``make`` is meant.
+
+    ``command`` is the one that advice is given for.
 
     Raises:
         BoundbyError: ``no-such-target`` where no module or file is named, or the file does not exist.
@@ -56,16 +58,20 @@ def parse_target(words: str, *, is_module: bool) -> FactoryTarget:
     name = name or DEFAULT_NAME
     if is_module:
         if not home or home.startswith(".") or "/" in home or home.endswith(".py"):
-            raise _no_target(f"{words!r} names no module", "A file is given without -m: boundby count FILE.py:make.")
+            raise _no_target(
+                f"{words!r} names no module", f"A file is given without -m: boundby {command} FILE.py:make."
+            )
     elif not os.path.isfile(home):
         looks_dotted = all(part.isidentifier() for part in home.split(".")) and not home.endswith(".py")
-        advice = f"A module is given with -m: boundby count -m {words}." if looks_dotted else "Check the path."
+        advice = f"A module is given with -m: boundby {command} -m {words}." if looks_dotted else "Check the path."
         raise _no_target(f"there is no file {home!r}", advice)
     return FactoryTarget(home=home, name=name, is_module=is_module)
 
 
-def load_factory(target: FactoryTarget) -> Callable[[], Any]:
+def load_factory(target: FactoryTarget, *, with_arguments: bool = False) -> Callable[..., Any]:
     """Import the target's module, or run its file under its own name, and find the function.
+
+    ``with_arguments`` allows one that needs arguments; else there may be none without a default.
 
     What the module's code raises comes through unchanged.
 
@@ -82,7 +88,7 @@ def load_factory(target: FactoryTarget) -> Callable[[], Any]:
         raise BoundbyError(
             "bad-target",
             f"{target} is {_kind(found)}, not a function",
-            "Name a function without arguments that builds what is to be counted.",
+            "Name a function that builds what is to be called.",
             status=EXIT_USAGE,
         )
     if _is_module(found):
@@ -92,7 +98,7 @@ def load_factory(target: FactoryTarget) -> Callable[[], Any]:
             f"Name a function that returns it with inputs. {_SHAPES}",
             status=EXIT_USAGE,
         )
-    needed = _needed_arguments(found)
+    needed = [] if with_arguments else _needed_arguments(found)
     if needed:
         raise BoundbyError(
             "bad-target",
@@ -100,7 +106,7 @@ def load_factory(target: FactoryTarget) -> Callable[[], Any]:
             "Name a function without arguments: it builds what is to be counted.",
             status=EXIT_USAGE,
         )
-    factory: Callable[[], Any] = found
+    factory: Callable[..., Any] = found
     return factory
 
 

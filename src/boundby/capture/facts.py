@@ -65,7 +65,8 @@ class FactsSeen:
 
     def _see_settings(self) -> None:
         self._settings = {
-            "autocast": torch.is_autocast_enabled("cpu"),
+            # Seen once is enough: an optimizer steps outside of it.
+            "autocast": torch.is_autocast_enabled("cpu") or bool(self._settings.get("autocast")),
             "anomaly_mode": torch.is_anomaly_enabled(),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "matmul_precision": torch.get_float32_matmul_precision(),

@@ -223,8 +223,7 @@ class Session:
                 running = _running_frames() if inside else ()
                 inside[:] = [one for one in inside if one[0] != id(optimizer) and id(one[1]) in running]
                 inside.append((id(optimizer), sys._getframe(1)))
-                if self._facts is not None:
-                    self._facts.optimizer(optimizer)
+                self._note_fact(lambda facts: facts.optimizer(optimizer))
                 if self._recorder is not None:
                     self._recorder.in_optimizer = True
             except Exception as error:
@@ -252,10 +251,10 @@ class Session:
         return self._hears(steps.INFERENCE)
 
     def _module_called(self, module: Any) -> None:
-        if self._facts is not None:
-            self._facts.module(module)
+        self._note_fact(lambda facts: facts.module(module))
         if self._on_module is not None:
-            self._on_module(module)
+            on_module = self._on_module
+            self._guarded(lambda: on_module(module))()
         self._event(steps.INFERENCE, id(module), self.clock())
 
     def _drop_module_hook(self) -> None:
@@ -331,9 +330,9 @@ class Session:
     def _input_begins(self, iterator: Any = None) -> None:
         if self._recorder is not None and not self._ended and threading.get_ident() == self._thread:
             try:
-                if iterator is not None and self._facts is not None:
-                    self._facts.loader(iterator)
                 self._recorder.input_begins()
+                if iterator is not None:
+                    self._note_fact(lambda facts: facts.loader(iterator))
             except Exception as error:
                 self._fail(error)
 
@@ -344,6 +343,15 @@ class Session:
                     self._recorder.input_ends()
             except Exception as error:
                 self._fail(error)
+
+    def _note_fact(self, note: Callable[[FactsSeen], None]) -> None:
+        """Look at an object of the script's; one that will not be looked at costs its facts, and nothing else."""
+        if self._facts is None:
+            return
+        try:
+            note(self._facts)
+        except Exception:  # the script's own classes may raise anything where they are asked anything
+            self._facts = None
 
     def _guarded(self, act: Callable[[], None]) -> Callable[[], None]:
         """``act``, but an error in it ends the watching instead of the user's script."""

@@ -47,7 +47,12 @@ def compare_command(a: Path, b: Path, across_machines: bool, as_json: bool) -> N
 
     display = detect_display(sys.stdout)
     text = render_comparison(
-        comparison, width=display.width, color=display.color, unicode=display.unicode, folder=_working_folder()
+        comparison,
+        width=display.width,
+        color=display.color,
+        unicode=display.unicode,
+        folder=_working_folder(),
+        path_b=None if str(b) == "-" else str(b),
     )
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))

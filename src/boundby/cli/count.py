@@ -81,19 +81,19 @@ def count_command(
 def _counted(target: FactoryTarget, *, backward: bool, fake: bool) -> CallCounts:
     from boundby.capture.factory import backward_of, load_factory, work_from
 
-    factory = _user_code(lambda: load_factory(target))
+    factory = user_code(lambda: load_factory(target))
     from boundby.capture.counter import count_callable
     from boundby.capture.meta import fake_tensors
 
     with fake_tensors() if fake else nullcontext():
-        made = _user_code(factory)
+        made = user_code(factory)
         work = work_from(made, target)
         if backward:
             work = backward_of(work)
-        return _user_code(lambda: count_callable(work.fn, *work.args, **work.kwargs))
+        return user_code(lambda: count_callable(work.fn, *work.args, **work.kwargs))
 
 
-def _user_code(run: Callable[[], _Value]) -> _Value:
+def user_code(run: Callable[[], _Value]) -> _Value:
     """The result of the user's code; what it raises is shown as ``python`` shows it and ends the command."""
     from boundby.capture.meta import needs_values
     from boundby.capture.tracebacks import own_frames_removed

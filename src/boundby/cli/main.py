@@ -43,6 +43,11 @@ COMMANDS = {
         attribute="count_command",
         short_help="Count FLOPs, bytes and saved memory by module.",
     ),
+    "sweep": LazyCommand(
+        module="boundby.cli.sweep",
+        attribute="sweep_command",
+        short_help="Time a model against its batch or any other size.",
+    ),
     "try": LazyCommand(
         module="boundby.cli.try_",
         attribute="try_command",

@@ -209,7 +209,12 @@ def _explained(
         from boundby.remedies.ranking import with_predictions
 
         return with_predictions(explain_trace(trace, machine, command=command), session.facts())
-    return explain_trace(trace, machine, command=command, elsewhere=other.machine, elsewhere_name=other.name)
+    try:
+        return explain_trace(trace, machine, command=command, elsewhere=other.machine, elsewhere_name=other.name)
+    except BoundbyError as error:
+        # The script has run, and what was seen of it here is worth having all the same.
+        cannot = Finding(code=error.code, message=error.message, advice=error.advice)
+        return explain_trace(replace(trace, findings=(cannot, *trace.findings)), machine, command=command)
 
 
 def _internal_error(error: Exception) -> BoundbyError:

@@ -19,8 +19,8 @@ from boundby.results.files import check_writable, decode_header, decode_report, 
 def show_command(file: Path, as_json: bool, output: Path | None, force: bool) -> None:
     """Show a saved report again.
 
-    FILE is what `-o` of `run`, `try`, `machine`, `count` or `doctor` wrote; - reads standard input. With -o it is
-    written anew, a machine also as a picture (.svg).
+    FILE is what `-o` of `run`, `try`, `machine`, `count`, `sweep` or `doctor` wrote; - reads standard input. With -o it
+    is written anew, a machine also as a picture (.svg).
     """
     if str(file) == "-":
         name, data = "standard input", sys.stdin.buffer.read()
@@ -30,6 +30,7 @@ def show_command(file: Path, as_json: bool, output: Path | None, force: bool) ->
         "boundby.machine": _show_machine,
         "boundby.counts": _show_counts,
         "boundby.doctor": _show_examination,
+        "boundby.sweep": _show_sweep,
     }.get(decode_header(data, name=name).schema, _show_report)
     shown(data, name, as_json, output, force)
 
@@ -94,6 +95,20 @@ def _show_examination(data: bytes, name: str, as_json: bool, output: Path | None
         lambda display: render_examination(
             examination, width=display.width, color=display.color, unicode=display.unicode
         ),
+        as_json,
+        output,
+        force,
+    )
+
+
+def _show_sweep(data: bytes, name: str, as_json: bool, output: Path | None, force: bool) -> None:
+    from boundby.report.sweep_page import render_sweep
+    from boundby.results.sweep import decode_sweep, encode_sweep
+
+    sweep = decode_sweep(data, name=name)
+    _show_again(
+        encode_sweep(sweep),
+        lambda display: render_sweep(sweep, width=display.width, color=display.color, unicode=display.unicode),
         as_json,
         output,
         force,

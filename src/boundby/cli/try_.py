@@ -113,6 +113,7 @@ def _explained(target: Target) -> Report:
 
 
 def _with_trials(report: Report, target: Target, wanted: list[str], *, budget_s: float, everything: bool) -> Report:
+    from boundby.remedies.registry import compatible
     from boundby.results.remedy import Remedy
 
     known = {one.name: one for one in report.remedies}
@@ -121,7 +122,9 @@ def _with_trials(report: Report, target: Target, wanted: list[str], *, budget_s:
     for number, name in enumerate(chosen, start=1):
         remedy = known.get(name) or Remedy(name=name)
         tried.append(_tried(remedy, target, [name], budget_s, f"{number} of {len(chosen)}: {name}"))
-    best = [one.name for one in tried if one.advice == "do"]
+    worth = [one for one in tried if one.advice == "do" and one.measured is not None]
+    worth.sort(key=lambda one: -(one.measured.speedup if one.measured is not None else 0.0))
+    best = compatible([one.name for one in worth])
     if not wanted and len(best) > 1:
         together = Remedy(name="+".join(best), title="the best of them together")
         tried.append(_tried(together, target, best, budget_s, f"together: {together.name}"))
@@ -140,7 +143,8 @@ def _tried(remedy: Remedy, target: Target, names: list[str], budget_s: float, wh
     for name in names:
         environment |= remedy_named(name).ENVIRONMENT
         work *= getattr(remedy_named(name), "WORK", 1.0)
-    done = try_once(target, names, environment=environment, budget_s=budget_s, work=work)
+    bursts = any(getattr(remedy_named(name), "BURSTS", False) for name in names)
+    done = try_once(target, names, environment=environment, budget_s=budget_s, work=work, bursts=bursts)
     return replace(
         after_trial(
             remedy, measured=done.measured, failed=done.failed, took_effect=done.took_effect, effect=done.effect

@@ -124,18 +124,23 @@ def _products(
     readings: list[Reading],
 ) -> tuple[Finding, ...]:
     refused: list[str] = []
+    left_bytes = memory_bytes
     for dtype in PRODUCT_DTYPES:
         kind = DTYPES[dtype]
         for n in SQUARES:
-            if 3 * n * n * kind.itemsize > memory_bytes:
+            needed = 2 * n * n * kind.itemsize
+            if needed > left_bytes:
                 break
             try:
                 left = torch.randn(n, n, generator=generator).to(device.kind, kind)
                 product = torch.mm(left, left)
                 device.synchronize()
+            except torch.OutOfMemoryError:
+                break  # others use the device's memory too; what was measured so far stands
             except (RuntimeError, TypeError, NotImplementedError):
                 refused.append(dtype)
                 break
+            left_bytes -= needed
             op = partial(torch.mm, left, left, out=product)
             keys = tuple(queued(f"mm {n} {dtype} {count}", op, count) for count in (LONG, SHORT))
             readings.append(

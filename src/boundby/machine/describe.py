@@ -172,7 +172,15 @@ def threads_findings(description: MachineDescription) -> tuple[Finding, ...]:
 def relevant_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment variables that change how fast this stack runs, by name: threads, math libraries, allocator."""
     prefixes = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "ATEN_", "OPENBLAS_", "MALLOC_")
-    names = ("GLIBC_TUNABLES", "LD_PRELOAD", "THP_MEM_ALLOC_ENABLE", "TORCH_MKLDNN_MATMUL_MIN_DIM")
+    names = (
+        "CUDA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "ZE_AFFINITY_MASK",
+        "GLIBC_TUNABLES",
+        "LD_PRELOAD",
+        "THP_MEM_ALLOC_ENABLE",
+        "TORCH_MKLDNN_MATMUL_MIN_DIM",
+    )
     return {name: environ[name] for name in sorted(environ) if name.startswith(prefixes) or name in names}
 
 

@@ -71,12 +71,16 @@ def ensure_machine(
     if torch_version() is None:
         raise BoundbyError("no-torch", "There is no torch in this Python environment.", "Install it: pip install torch")
     findings: tuple[Finding, ...] = ()
+    usable: list[Machine] = []
     for serving in () if again else _SERVED_BY[mode]:
         kept, damage = load(machine_key(threads=threads, mode=serving, device=device))
         # A damaged file of another mode is not replaced now, and would be told again each time.
         findings = damage if serving == mode else ()
         if kept is not None and not _outlived(kept):
-            return kept
+            usable.append(kept)
+    if usable:
+        # The newest: somebody who measured again did so because the older ones were no good.
+        return max(usable, key=lambda one: one.description.measured_at or "")
     budget_s = BUDGETS_S[mode] if budget_s is None else budget_s
     machine = _measure_apart(threads=threads, mode=mode, device=device, budget_s=budget_s, progress=progress)
     findings = (*findings, *save(machine_key(threads=threads, mode=mode, device=device), machine))
@@ -133,7 +137,7 @@ def _measure_apart(
                     break
                 if "error" in message:
                     told = msgspec.json.decode(message["error"], type=dict[str, str])
-                    raise BoundbyError(told["code"], told["message"], told["advice"])
+                    raise BoundbyError("no-device", told["message"], told["advice"], status=int(told["status"]))
                 if progress is not None:
                     progress(
                         msgspec.json.decode(message["share"], type=float),

@@ -71,7 +71,7 @@ def _report_accelerator(output: IO[bytes], device: str, budget_s: float, tell: C
     try:
         _report(output, measure_accelerator(device, budget_s=budget_s, progress=tell))
     except BoundbyError as error:
-        told = {"code": error.code, "message": error.message, "advice": error.advice}
+        told = {"message": error.message, "advice": error.advice, "status": str(error.status)}
         output.write(msgspec.json.encode({"error": told}) + b"\n")
         return 1
     return 0

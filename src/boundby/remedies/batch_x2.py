@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from boundby.bound.ceilings import Ceilings, Speed
-from boundby.remedies.contract import Effects, Evidence, Prediction
+from boundby.remedies.contract import CannotTell, Effects, Evidence, Prediction
 from boundby.remedies.in_step import Shape, base_name, tensor_shapes
-from boundby.remedies.sums import weighted_sum
+from boundby.remedies.sums import LEAST_KNOWN, known_share, weighted_sum
 from boundby.results.counts import MatmulShape
 from boundby.results.interval import Interval, interval
 from boundby.results.remedy import Predicted, ScriptFacts
@@ -35,6 +35,8 @@ FIXED, DOUBLED = interval(1.0), interval(2.0)
 
 def predict(evidence: Evidence) -> Prediction:
     """Twice the step's time less what does not grow: overhead, host code, the optimizer, bytes of weights."""
+    if known_share(evidence.report) < LEAST_KNOWN:
+        return CannotTell("too little of the step is accounted for", change=CHANGE)
     growth = _Growth(evidence).of_step()
     low, high = growth.low, growth.high
     fixed = interval(2.0 - growth.value, 2.0 - high, 2.0 - low)
@@ -65,8 +67,6 @@ class _Growth:
         parts = [part for row in report.ops for part in self._of_row(row)]
         parts += [(report.overhead_parts.host, FIXED), (report.split.input.value, DOUBLED)]
         known = sum(share for share, _ in parts)
-        if known <= 0:
-            return interval(1.5, 1.0, 2.0)
         growth = weighted_sum(parts).scaled(1.0 / known)
         rest = max(0.0, 1.0 - known)
         return interval(growth.value, (1.0 - rest) * growth.low + rest, (1.0 - rest) * growth.high + 2.0 * rest)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
-from boundby.remedies.in_step import replaced_rows, seconds_of, slow_dtype
+from boundby.remedies.in_step import base_name, replaced_rows, seconds_of, slow_dtype
 from boundby.remedies.replayed import (
+    LEAST_FAMILY,
     PROBE_S,
     PRODUCTS,
+    PRODUCTS_BACKWARD,
     Kind,
     Part,
     Replay,
@@ -21,6 +23,7 @@ from boundby.remedies.replayed import (
     rows_of,
     timed_call,
     together,
+    unknown_products,
     weighted,
 )
 from boundby.results.units import plural
@@ -31,6 +34,10 @@ CHANGES_NUMBERS = True
 ENVIRONMENT: Mapping[str, str] = {}
 CHANGE = 'run the forward pass under torch.autocast("cpu", dtype=torch.bfloat16)'
 MOST_OTHERS = 3
+# Less of the step than this cannot make it as much faster as is worth a change.
+LEAST_SHARE = 0.04
+# From this share of the step on, products of another sort leave nothing to predict.
+MOST_UNKNOWN = 0.05
 # Ops that take bf16 from a product and go on in it, on their first tensor alone; by the function called.
 FOLLOWING: Mapping[str, str] = {
     "relu": "relu",
@@ -64,17 +71,21 @@ def predict(evidence: Evidence) -> Prediction:
     if facts.autocast:
         return NotApplicable("the script runs under autocast already")
     products = kinds_of(report.ops, PRODUCTS)
+    unknown = unknown_products(report)
+    if sum(row.share for row in unknown) >= MOST_UNKNOWN:
+        return CannotTell(f"products by {base_name(unknown[0].op)} are not probed", change=CHANGE)
     if not products:
         return NotApplicable("no op here that autocast casts")
+    concerned = rows_of(report, (*PRODUCTS, *PRODUCTS_BACKWARD, *FOLLOWING, *FOLLOWING_BACKWARD))
+    if sum(row.share for row in concerned) < LEAST_SHARE:
+        return NotApplicable("what autocast casts is hardly any of the step")
     if evidence.probe is None:
         return CannotTell("it takes a probe of the products in bf16", change=CHANGE)
-    changing = [
-        products_part(evidence, products, context=_autocast, slow=slow_dtype(report, "bf16")),
-        _following_part(evidence),
-    ]
-    parts = [part for part in changing if part is not None]
-    if not parts:
+    part = products_part(evidence, products, context=_autocast, slow=slow_dtype(report, "bf16"))
+    if part is None:
         return CannotTell("it has products of a sort that is not probed", change=CHANGE)
+    following = _following_part(evidence)
+    parts = [part] if following is None else [part, following]
     whole = together(parts)
     count = sum(kind.calls for kind in products)
     return replaced_rows(
@@ -86,6 +97,10 @@ def _following_part(evidence: Evidence) -> Part | None:
     report, probe = evidence.report, evidence.probe
     if probe is None:
         return None
+    rows = [row for row in rows_of(report, (*FOLLOWING, *FOLLOWING_BACKWARD)) if row.bytes_read >= 4 * SMALL]
+    seconds = seconds_of(report, rows)
+    if seconds < LEAST_FAMILY * report.step.time_s.median:
+        return None
     kinds = [
         kind for kind in kinds_of(report.ops, tuple(FOLLOWING)) if kind.shapes and math.prod(kind.shapes[0]) >= SMALL
     ]
@@ -96,9 +111,7 @@ def _following_part(evidence: Evidence) -> Part | None:
         base = timed_call(replay, ("float32",), gradients=gradients)
         done.append((kind, probe(base, timed_call(replay, ("bfloat16",), gradients=gradients), budget_s=PROBE_S)))
     ratio = weighted(done)
-    rows = [row for row in rows_of(report, (*FOLLOWING, *FOLLOWING_BACKWARD)) if row.bytes_read >= 4 * SMALL]
-    seconds = seconds_of(report, rows)
-    return None if ratio is None or not seconds else Part(seconds=seconds, ratio=ratio)
+    return None if ratio is None else Part(seconds=seconds, ratio=ratio)
 
 
 def _following_replay(kind: Kind) -> Replay:

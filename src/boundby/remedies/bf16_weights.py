@@ -11,6 +11,7 @@ from boundby.remedies.weights import (
     Product,
     at_first_inference,
     linear_work,
+    probed_passes,
     probed_products,
 )
 from boundby.results.units import plural
@@ -35,7 +36,9 @@ def predict(evidence: Evidence) -> Prediction:
         return CannotTell("it takes a probe of products in bf16", change=CHANGE)
     most = {"most_bytes": FEW_BYTES} if slow_dtype(evidence.report, "bf16") else {}
     products = probed_products(work.products, **most)
-    done = evidence.probe(*_passes(products))
+    done = probed_passes(evidence.probe, *_passes(products))
+    if done is None:
+        return CannotTell("the machine was not quiet enough for its probe", change=CHANGE)
     return replaced_rows(
         evidence.report,
         work.seconds,
@@ -82,6 +85,9 @@ def _converted(module: Any, effects: Effects) -> Callable[..., Any] | None:
     tensors = [one for one in (*module.parameters(), *module.buffers()) if one.dtype is torch.float32]
     if not tensors:
         effects.cannot(f"{type(module).__name__} has no fp32 weights")
+        return None
+    if any(one.is_inference() for one in tensors):
+        effects.cannot(f"{type(module).__name__} was made in inference mode, where weights may not be replaced")
         return None
     plain = [(one, one.data) for one in tensors]
     module.to(torch.bfloat16)

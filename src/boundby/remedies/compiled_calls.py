@@ -1,4 +1,4 @@
-"""Calls of code that torch.compile made: what one costs beside eager ops, and how to hear that one was made.
+"""Calls of code that torch.compile made: what one costs beside eager ops.
 
 The constants are ratios that hardly depend on the machine's speed: processor time of compiled code over that of eager
 ops, on one core with AVX-512 and torch 2.13. Each is a band.
@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
-from typing import Any
 
-from boundby.remedies.contract import Effects
 from boundby.results.interval import Interval, interval
 from boundby.results.machine import Machine
 
@@ -20,6 +17,8 @@ from boundby.results.machine import Machine
 TRAINING_CALL = interval(20.0, 14.0, 24.0)
 # The same without gradients, beside an op and its module: 14 to 25 us where that is 2.7 us.
 INFERENCE_CALL = interval(7.5, 5.0, 10.0)
+# Times that where gradients are on, though nobody goes back: the graph's node is made all the same.
+UNUSED_GRADIENT = (3.0, 2.0, 4.0)
 # Where the machine file has a compiled call of one op measured: that of a module has more guards.
 MORE_GUARDS = (0.8, 1.5)
 _COMPILERS = ("g++", "c++", "clang++")
@@ -39,12 +38,13 @@ def overhead_s(machine: Machine, name: str, *, stack: str = "torch") -> float | 
     )
 
 
-def call_s(machine: Machine, *, trains: bool) -> Interval | None:
+def call_s(machine: Machine, *, trains: bool, unused_gradient: bool = False) -> Interval | None:
     """Seconds that a call of a compiled module costs beyond its kernels; None where no op's overhead is known.
 
     Args:
         machine: the ceilings; a full measuring has a compiled call among them.
         trains: whether the call is followed by its backward pass, which is part of it then.
+        unused_gradient: whether gradients are on all the same where it is not.
     """
     op = overhead_s(machine, "pointwise")
     if op is None:
@@ -54,35 +54,13 @@ def call_s(machine: Machine, *, trains: bool) -> Interval | None:
         return TRAINING_CALL.scaled(2 * op + gradient_s(machine) + module)
     known = overhead_s(machine, "compiled_call", stack="torch.compile")
     if known is not None:
-        return interval(known, MORE_GUARDS[0] * known, MORE_GUARDS[1] * known)
-    return INFERENCE_CALL.scaled(op + module)
+        call = interval(known, MORE_GUARDS[0] * known, MORE_GUARDS[1] * known)
+    else:
+        call = INFERENCE_CALL.scaled(op + module)
+    value, low, high = UNUSED_GRADIENT if unused_gradient else (1.0, 1.0, 1.0)
+    return interval(value * call.value, low * call.low, high * call.high)
 
 
 def gradient_s(machine: Machine) -> float:
     """Seconds that an op's place in the graph costs, forward and backward, beside the ops themselves."""
     return (overhead_s(machine, "autograd_node") or 0.0) + (overhead_s(machine, "autograd_backward") or 0.0)
-
-
-def telling_backend(effects: Effects) -> Callable[..., Any]:
-    """torch's own compiler, with the graphs that it compiled, failed on or broke up told to the effects."""
-    import torch
-    from torch._dynamo.utils import counters
-
-    inductor: Any = torch._dynamo.lookup_backend("inductor")
-
-    def backend(graph: Any, inputs: Any, **options: Any) -> Any:
-        for reason in counters["graph_break"]:
-            effects.cannot(f"one graph: it breaks, {_first_line(reason)}")
-        try:
-            compiled = inductor(graph, inputs, **options)
-        except Exception as error:
-            effects.cannot(f"{type(error).__name__}: {_first_line(error)}")
-            raise
-        effects.saw("graph compiled")
-        return compiled
-
-    return backend
-
-
-def _first_line(what: object) -> str:
-    return str(what).strip().partition("\n")[0]

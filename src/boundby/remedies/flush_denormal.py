@@ -23,8 +23,10 @@ COMPUTES: Mapping[str, tuple[str, ...]] = {
     "_fused_adam_": ("sqrt", "mul", "add", "div", "addcdiv"),
     "_fused_adamw_": ("sqrt", "mul", "add", "div", "addcdiv"),
 }
-# Flushing mends where it takes away at least this share of the slowdown.
-MENDS = 0.5
+# Flushing mends where denormal numbers then take at most this many times as long as others.
+MENDED = 2.0
+# What the script's numbers most likely are; a step in another precision is not told from its report.
+DTYPE = "fp32"
 
 
 def predict(evidence: Evidence) -> Prediction:
@@ -36,9 +38,9 @@ def predict(evidence: Evidence) -> Prediction:
     from boundby.machine.ranges import denormals_flushed, flushed_factors, slow_ceilings
 
     slow = {
-        (ceiling.name, ceiling.dtype): (ceiling, factor)
+        ceiling.name: (ceiling, factor)
         for ceiling, factor in slow_ceilings(evidence.machine.ceilings)
-        if ceiling.name.partition("/")[2].startswith("denormal")
+        if ceiling.name.partition("/")[2].startswith("denormal") and ceiling.dtype == DTYPE
     }
     if not slow:
         return NotApplicable("no function was found to be slower on denormal numbers here")
@@ -50,11 +52,7 @@ def predict(evidence: Evidence) -> Prediction:
     if denormals_flushed():
         return NotApplicable("denormal numbers are flushed to zero already")
     flushed = flushed_factors(DataSource(), evidence.machine.ceilings)
-    mended = [
-        (one, factor)
-        for one, factor in used
-        if flushed.get((one.name, one.dtype or ""), factor) - 1.0 <= (1.0 - MENDS) * (factor - 1.0)
-    ]
+    mended = [(one, factor) for one, factor in used if flushed.get((one.name, DTYPE), factor) <= MENDED]
     if not mended:
         names = _names([one for one, _ in used])
         return NotApplicable(f"denormal numbers slow {names} here, and flushing does not mend that")

@@ -34,17 +34,17 @@ INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}",
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A function that does a chain in one kernel: which ops it stands for, and the name of its ceiling."""
+    """A function that does a chain in one kernel: the ops it has at least and at most, and its ceiling's name."""
 
     call: str
     has: frozenset[str]
     only: frozenset[str] | None
     function: str | None
-    ops: int | None = None
+    ops: tuple[int, int] = (2, 99)
 
 
 def _library(
-    call: str, has: str, *, only: str | None = None, function: str | None = None, ops: int | None = None
+    call: str, has: str, *, only: str | None = None, function: str | None = None, ops: tuple[int, int] = (2, 99)
 ) -> Library:
     allowed = None if only is None else frozenset(only.split()) | frozenset(has.split())
     return Library(call, frozenset(has.split()), allowed, function, ops)
@@ -53,17 +53,17 @@ def _library(
 # The first that fits. What a chain computes is guessed from its ops: advice says "if it is that".
 LIBRARY = (
     _library('F.gelu(x, approximate="tanh")', "tanh mul add pow", only="div rsub", function="gelu_tanh"),
-    _library('F.gelu(x, approximate="tanh")', "tanh mul add", only="div", function="gelu_tanh", ops=8),
+    _library('F.gelu(x, approximate="tanh")', "tanh mul add", only="div", function="gelu_tanh", ops=(7, 10)),
     _library("F.gelu(x)", "erf mul add", only="div", function="gelu"),
     _library("F.log_softmax(x, dim)", "exp sum log", only="amax max sub", function="log_softmax"),
     _library("F.softmax(x, dim)", "exp sum div", only="amax max sub", function="softmax"),
-    _library("F.silu(x)", "sigmoid mul", only="", function="silu", ops=2),
+    _library("F.silu(x)", "sigmoid mul", only="", function="silu", ops=(2, 2)),
     _library("F.softplus(x)", "exp log1p", only=""),
     _library("F.layer_norm", "mean sub rsqrt", function="layer_norm"),
     _library("F.rms_norm", "mean rsqrt mul"),
     _library("F.mse_loss(a, b)", "sub pow mean", only=""),
-    _library("torch.addcmul(c, a, b)", "mul add", only="", function="addcmul", ops=2),
-    _library("torch.addcdiv(c, a, b)", "div add", only="", function="addcdiv", ops=2),
+    _library("torch.addcmul(c, a, b)", "mul add", only="", function="addcmul", ops=(2, 2)),
+    _library("torch.addcdiv(c, a, b)", "div add", only="", function="addcdiv", ops=(2, 2)),
 )
 
 
@@ -83,11 +83,10 @@ def predict(evidence: Evidence) -> Prediction:
     report = evidence.report
     found = pointwise_chains(report)
     own = [one for one in found if not any(part in one.path for part in INSTALLED)]
-    places = [
-        place for place in fusible_places(own, report) if place.saved.high > LEAST_SHARE * report.step.time_s.median
-    ]
+    least = LEAST_SHARE * report.step.time_s.median
+    places = [one for one in fusible_places(own, report) if one.saved.value > 0 and one.saved.high > least]
     if not places:
-        return NotApplicable("no chain of elementwise ops in the script's own lines takes a noticeable time")
+        return NotApplicable("no chain of elementwise ops in the script's own lines would save a noticeable time")
     if not any(place.library for place in places) and not has_compiler():
         return CannotTell("no library function is known for its chains, and no C++ compiler is here to make one")
     told = places[:MOST_LINES]
@@ -112,7 +111,13 @@ def fusible_places(chains: Sequence[Chain], report: Report) -> tuple[Place, ...]
     """
     lines: dict[tuple[str, int, int], list[Chain]] = {}
     for one in chains:
+        if one.phase == "backward":
+            continue
         lines.setdefault((one.path, one.first_line, one.line), []).append(one)
+    for one in chains:
+        if one.phase == "backward":
+            same = next((key for key, (forward, *_) in lines.items() if forward.overlaps(one)), None)
+            lines.setdefault(same or (one.path, one.first_line, one.line), []).append(one)
     places = [_place(found, report) for found in lines.values()]
     return tuple(sorted(places, key=lambda one: -one.saved.value))
 
@@ -122,7 +127,7 @@ def library_for(chain: Chain) -> Library | None:
     each = chain.ops // chain.runs
     for one in LIBRARY:
         fits = one.has <= chain.names and (one.only is None or chain.names <= one.only)
-        if fits and (one.ops is None or each == one.ops):
+        if fits and one.ops[0] <= each <= one.ops[1]:
             return one
     return None
 

@@ -18,7 +18,7 @@ from boundby.results.report import OpRow, Report
 Shape = tuple[int, ...]
 # Where less than this is seen, the rest is not spread over it.
 MOST_UNSEEN = 0.8
-# A disturbed probe still says something where the step it makes is known to this factor.
+# A disturbed probe still says something where the step it makes is known to this factor, or longer or shorter for sure.
 WIDEST_STEP = 1.5
 
 
@@ -72,7 +72,8 @@ def replaced_rows(
     shortest, longest = min(corners), max(corners)
     shortest = max(shortest - band * abs(step - shortest), shortest * (1.0 - band))
     longest = min(longest + band * abs(step - longest), longest * (1.0 + band))
-    if ratio.high > WIDEST_RATIO * ratio.low and longest > WIDEST_STEP * shortest:
+    disturbed = ratio.high > WIDEST_RATIO * ratio.low and longest > WIDEST_STEP * shortest
+    if disturbed and shortest < step < longest:
         return CannotTell("the machine was not quiet enough for its probe", change=change)
     speedup, low, high = (step / max(seconds, LEAST_LEFT * step) for seconds in (left, longest, shortest))
     return Predicted(

@@ -14,6 +14,7 @@ from boundby.remedies.weights import (
     Product,
     at_first_inference,
     linear_work,
+    probed_passes,
     probed_products,
 )
 from boundby.results.units import plural
@@ -39,7 +40,9 @@ def predict(evidence: Evidence) -> Prediction:
         return NotApplicable("this torch has no int8 kernels for this processor")
     if evidence.probe is None:
         return CannotTell("it takes a probe of products in int8", change=CHANGE)
-    done = evidence.probe(*_passes(probed_products(work.products)))
+    done = probed_passes(evidence.probe, *_passes(probed_products(work.products)))
+    if done is None:
+        return CannotTell("the machine was not quiet enough for its probe", change=CHANGE)
     return replaced_rows(
         evidence.report,
         work.seconds,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
+
+import psutil
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.results.interval import interval
@@ -18,12 +22,27 @@ from boundby.results.units import plural
 CROWDED = interval(1.25, 1.0, 1.5)
 ROOMY = interval(1.03, 1.0, 1.15)
 LEAST_INPUT = 0.02
+# How long to look at what else runs, and how many cores of it are worth a word.
+LOOK_S = 0.2
+LEAST_OTHERS = 0.3
 
 
 def the_loader(evidence: Evidence) -> LoaderFacts | NotApplicable:
-    """The loader that the step's batches come from, the first one asked where there are several."""
+    """The loader that the step's batches come from, the first one asked where there are several.
+
+    Each epoch may have an iterator of its own; the one whose workers' time is known tells most.
+    """
     loaders = evidence.facts.loaders
-    return loaders[0] if loaders else NotApplicable("no DataLoader gives the batches")
+    if not loaders:
+        return NotApplicable("no DataLoader gives the batches")
+    first = loaders[0]
+    alike = [
+        one
+        for one in loaders
+        if (one.workers, one.batch_size, one.dataset, one.items)
+        == (first.workers, first.batch_size, first.dataset, first.items)
+    ]
+    return next((one for one in alike if one.worker_cpu_s is not None), first)
 
 
 def predict_more_workers(evidence: Evidence, loader: LoaderFacts, workers: int, *, change: str) -> Prediction:
@@ -43,27 +62,42 @@ def predict_more_workers(evidence: Evidence, loader: LoaderFacts, workers: int, 
     if share.high < LEAST_INPUT:
         return NotApplicable("the step hardly waits for its input")
     threads = evidence.facts.threads or report.step.threads
-    crowded = workers + threads > cores
-    ends = []
-    for waits, slowed, busy in (
-        (share.value, (CROWDED if crowded else ROOMY).value, _busy(threads, cores)),
-        (share.low, (CROWDED if crowded else ROOMY).high, float(min(threads, cores))),
-        (share.high, (CROWDED if crowded else ROOMY).low, 1.0),
-    ):
+    slowed = CROWDED if workers + threads > cores else ROOMY
+    others = _cores_of_others() if evidence.probe is not None else 0.0
+    others = others if others >= LEAST_OTHERS else 0.0
+
+    def speedup(waits: float, slower: float, busy: float, free: float) -> float:
         making, own = waits * step, (1.0 - waits) * step
-        least = max(own, making / workers, (making + own * busy) / cores)
-        ends.append(step / max(least * slowed, 1e-12))
-    value, low, high = ends
+        least = max(own, making / workers, (making + own * busy) / max(free, 1.0))
+        return step / max(least * slower, 1e-12)
+
+    # Whether other load goes on is not known: half of it in the middle, all of it at the low end, none at the high one.
+    value = speedup(share.value, slowed.value, _busy(threads, cores), cores - others / 2)
+    low = speedup(share.low, slowed.high, float(min(threads, cores)), cores - others)
+    high = speedup(share.high, slowed.low, 1.0, float(cores))
     room = f"{plural(cores, 'core')} for {plural(workers, 'worker')} and {plural(threads, 'thread')}"
     return Predicted(
         speedup=value,
         low=min(value, low),
         high=max(value, high),
         reason=f"{share.value:.0%} of the step makes its batch, which {plural(workers, 'process', 'processes')} would "
-        f"do meanwhile; {room}",
+        f"do meanwhile; {room}{f', of which other load uses {others:.1f} now' if others else ''}",
         change=change,
         changes_numbers=True,
     )
+
+
+def _cores_of_others() -> float:
+    """How many cores work while this process sleeps for a moment."""
+    before = psutil.cpu_times()
+    time.sleep(LOOK_S)
+    after = psutil.cpu_times()
+    spent = [late - early for early, late in zip(before, after, strict=True)]
+    idle = after.idle - before.idle + getattr(after, "iowait", 0.0) - getattr(before, "iowait", 0.0)
+    total = sum(spent)
+    if total <= 0:
+        return 0.0
+    return float(max(0.0, 1.0 - idle / total) * (psutil.cpu_count() or 1))
 
 
 def predict_no_workers(evidence: Evidence, loader: LoaderFacts, *, change: str) -> Prediction:
@@ -101,8 +135,8 @@ def predict_no_workers(evidence: Evidence, loader: LoaderFacts, *, change: str) 
         speedup=value,
         low=low,
         high=high,
-        reason=f"a batch takes {plural(loader.workers, 'worker')} {making * 1e3:.3g} ms, which would come on top of the "
-        f"step's own work{'; they compete for the cores with it now' if crowded else ''}",
+        reason=f"a batch takes {plural(loader.workers, 'worker')} {making * 1e3:.3g} ms, which would come on top of "
+        f"the step's own work{'; they compete for the cores with it now' if crowded else ''}",
         change=change,
         changes_numbers=True,
     )
@@ -110,7 +144,7 @@ def predict_no_workers(evidence: Evidence, loader: LoaderFacts, *, change: str) 
 
 def _busy(threads: int, cores: int) -> float:
     """How many cores a step's own work keeps busy: between one and as many as it has threads."""
-    return float(min(threads, cores)) ** 0.5
+    return math.sqrt(min(threads, cores))
 
 
 def use_workers(count: int, effects: Effects) -> None:

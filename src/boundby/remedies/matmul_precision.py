@@ -18,6 +18,8 @@ CHANGES_NUMBERS = True
 ENVIRONMENT: Mapping[str, str] = {}
 PRECISION = "medium"
 CHANGE = f'torch.set_float32_matmul_precision("{PRECISION}")'
+# Convolutions have a setting of their own, which this one leaves alone.
+MATMULS = tuple(name for name in PRODUCTS if name != "convolution")
 # Fewer seconds of the step than this share cannot make it as much faster as is worth a change.
 LEAST_SHARE = 0.1
 
@@ -31,7 +33,7 @@ def predict(evidence: Evidence) -> Prediction:
         return NotApplicable("the script sets it already")
     if slow_dtype(report, "bf16"):
         return NotApplicable("this machine is slow at products in bf16")
-    products = kinds_of(report.ops, PRODUCTS)
+    products = kinds_of(report.ops, MATMULS)
     if not products or sum(kind.share for kind in products) < LEAST_SHARE:
         return NotApplicable("products are hardly any of the step")
     if evidence.probe is None:

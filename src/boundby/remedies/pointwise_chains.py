@@ -69,6 +69,11 @@ class Chain:
         """Bytes that they move now, a step."""
         return sum(row.bytes_read + row.bytes_written for row in self.rows)
 
+    def overlaps(self, other: Chain) -> bool:
+        """Whether both are of the same module and of some of the same lines."""
+        same = (self.path, self.module) == (other.path, other.module)
+        return same and self.first_line <= other.line and other.first_line <= self.line
+
     @property
     def names(self) -> frozenset[str]:
         """The ops in it, by their plain names."""
@@ -82,9 +87,9 @@ def pointwise_chains(report: Report) -> tuple[Chain, ...]:
         report: any report; one without ops has none. Optimizers are left out, whose kernels are another remedy's.
     """
     chains = [chain for group in _groups(report.ops) if (chain := _chain(group)) is not None]
-    written = {(one.path, one.line, one.module) for one in chains if one.phase != "backward"}
+    written = [one for one in chains if one.phase != "backward"]
     # The gradient of a single op is no chain of the user's, even where gradients are added up.
-    kept = [one for one in chains if one.phase != "backward" or (one.path, one.line, one.module) in written]
+    kept = [one for one in chains if one.phase != "backward" or any(one.overlaps(other) for other in written)]
     return tuple(sorted(kept, key=lambda one: -one.time_s))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import cast
 
@@ -28,7 +29,27 @@ MODULES = {
     "recompute": "recompute",
     "compile": "torch_compile",
     "fusion": "fusion",
+    "channels-last": "channels_last",
+    "inference-mode": "inference_mode",
+    "launch": "launch",
 }
+
+
+# Of these only one can hold at a time.
+EXCLUSIVE = (
+    frozenset({"one-thread", "all-threads"}),
+    frozenset({"bf16-autocast", "bf16-weights", "int8-weights"}),
+    frozenset({"workers-0", "workers-2"}),
+)
+
+
+def compatible(names: Sequence[str]) -> list[str]:
+    """Names that can be applied together: of those that exclude each other the first."""
+    kept: list[str] = []
+    for name in names:
+        if not any(name in group and group.intersection(kept) for group in EXCLUSIVE):
+            kept.append(name)
+    return kept
 
 
 def remedy_named(name: str) -> RemedyModule:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -17,24 +18,33 @@ from boundby.results.report import OpRow, Report
 
 Context = Callable[[], AbstractContextManager[Any]]
 
-PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_scaled_dot_product_flash_attention_for_cpu")
-PRODUCTS_BACKWARD = (
-    "mm",
-    "addmm",
-    "bmm",
-    "baddbmm",
-    "convolution_backward",
-    "_scaled_dot_product_flash_attention_for_cpu_backward",
+# Products that share their kernels: forward ops, and their backward ones.
+FAMILIES = (
+    (("mm", "addmm"), ("mm", "addmm")),
+    (("bmm", "baddbmm"), ("bmm", "baddbmm")),
+    (("convolution",), ("convolution_backward",)),
+    (
+        ("_scaled_dot_product_flash_attention_for_cpu",),
+        ("_scaled_dot_product_flash_attention_for_cpu_backward",),
+    ),
 )
-# Seconds for the probe of one op, and how many products: the costliest stand for all.
-PROBE_S = 0.05
-MOST_PRODUCTS = 5
+PRODUCTS = tuple(name for forward, _ in FAMILIES for name in forward)
+PRODUCTS_BACKWARD = tuple(name for _, backward in FAMILIES for name in backward)
+# Seconds for the probe of one op, and how many products of a family: the costliest stand for all.
+PROBE_S = 0.04
+MOST_KINDS = 3
+# A family that is less of the step than this is left as it is; one of which less than this part is made again says
+# nothing of the whole.
+LEAST_FAMILY = 0.02
+LEAST_KNOWN = 0.5
 # A slow dtype shows at a fraction of the work.
 SLOW_PART = 20
 # An op as short as this is mostly its start, and its probe is more than the op inside the step.
 SHORT_S = 2e-4
 # What a probe of one product may cost in its forward pass, where the machine has a fast path for it.
-MOST_FLOPS = 80_000_000
+MOST_FLOPS = 70_000_000
+# Attention's small products run at a part of that speed.
+ATTENTION_SLOWER = 10.0
 # The last rows of a product make no other code run; with fewer, it is another product.
 FEWEST_ROWS = 128
 # With this few rows a product's time is that of reading its weights.
@@ -100,6 +110,8 @@ def product_replay(kind: Kind, *, most_flops: int = MOST_FLOPS) -> Replay | None
     functional = torch.nn.functional
     factor = most_flops * kind.calls / max(kind.flops, 1)
     shapes = kind.shapes
+    if len(shapes) < 2:
+        return None
     if kind.op in ("mm", "addmm"):
         left, right = shapes[-2:] if kind.op == "addmm" else shapes[:2]
         outputs = _fewer(right[1], factor, FEWEST_ROWS)
@@ -114,7 +126,7 @@ def product_replay(kind: Kind, *, most_flops: int = MOST_FLOPS) -> Replay | None
     if kind.op == "convolution":
         return _convolution(kind, factor)
     if len(shapes) >= 3:
-        batch = _fewer(shapes[0][0], factor, 1)
+        batch = _fewer(shapes[0][0], factor / ATTENTION_SLOWER, 1)
         three = tuple((batch, *shape[1:]) for shape in shapes[:3])
         return Replay(call=functional.scaled_dot_product_attention, shapes=three)
     return None
@@ -125,35 +137,35 @@ def _fewer(count: int, factor: float, fewest: int) -> int:
 
 
 def _convolution(kind: Kind, factor: float) -> Replay | None:
-    """Stride and padding are not told: those that give the FLOPs that were counted."""
+    """Stride and padding are not told: those that give the FLOPs that were counted. None where none do."""
     import torch
 
     inputs, weight = kind.shapes[:2]
-    sides = len(inputs) - 2
-    convolution = {1: torch.nn.functional.conv1d, 2: torch.nn.functional.conv2d, 3: torch.nn.functional.conv3d}
-    if sides not in convolution or len(weight) != len(inputs) or inputs[1] % weight[1]:
+    sides, channels = len(inputs) - 2, inputs[1]
+    functional = torch.nn.functional
+    plain = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
+    transposed = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}
+    if sides not in plain or len(weight) != len(inputs):
         return None
-    groups = inputs[1] // weight[1]
-    places = kind.flops / kind.calls / (2 * inputs[0] * math.prod(weight))
-    for stride, padding in _likely(weight[2:]):
-        found = math.prod(
-            (side + 2 * padding - size) // stride + 1 for side, size in zip(inputs[2:], weight[2:], strict=True)
-        )
-        if found == round(places):
-            break
-    else:
-        return None
-
-    def call(one: Any, other: Any) -> Any:
-        return convolution[sides](one, other, stride=stride, padding=padding, groups=groups)
-
-    return Replay(call=call, shapes=((_fewer(inputs[0], factor, 1), *inputs[1:]), weight))
+    shapes = ((_fewer(inputs[0], factor, 1), *inputs[1:]), weight)
+    places = round(kind.flops / kind.calls / (2 * inputs[0] * math.prod(weight)))
+    for stride, padding in _likely(weight[2:]) if channels % weight[1] == 0 else ():
+        sizes = zip(inputs[2:], weight[2:], strict=True)
+        if math.prod((side + 2 * padding - size) // stride + 1 for side, size in sizes) == places:
+            options = {"stride": stride, "padding": padding, "groups": channels // weight[1]}
+            return Replay(call=functools.partial(plain[sides], **options), shapes=shapes)
+    if weight[0] == channels and places == math.prod(inputs[2:]):
+        stride = 2 if min(inputs[2:]) > 1 else 1
+        padding = (weight[-1] - stride) // 2 if stride > 1 else 0
+        call = functools.partial(transposed[sides], stride=stride, padding=max(padding, 0))
+        return Replay(call=call, shapes=shapes)
+    return None
 
 
 def _likely(kernel: Shape) -> list[tuple[int, int]]:
     """(stride, padding) as they are usually chosen, the likeliest first."""
-    pads = [kernel[-1] // 2, 0, *range(1, kernel[-1])]
-    return [(stride, pad) for stride in (1, 2, kernel[-1], 4, 3) for pad in pads]
+    pads = list(dict.fromkeys((kernel[-1] // 2, 0, *range(1, kernel[-1] // 2))))
+    return [(stride, pad) for stride in dict.fromkeys((1, 2, kernel[-1], 4, 3)) for pad in pads]
 
 
 def timed_call(
@@ -227,23 +239,38 @@ def products_part(
     if evidence.probe is None:
         return None
     gradients = has_backward(evidence.report)
-    done = []
-    for kind in kinds[:MOST_PRODUCTS]:
-        replay = product_replay(kind, most_flops=MOST_FLOPS // SLOW_PART if slow else MOST_FLOPS)
-        if replay is None:
+    parts = []
+    for forward, backward in FAMILIES:
+        family = [kind for kind in kinds if kind.op in forward]
+        seconds = seconds_of(evidence.report, rows_of(evidence.report, {*forward, *backward}))
+        if not family or seconds < LEAST_FAMILY * evidence.report.step.time_s.median:
             continue
-        dtypes = ("float32",) * len(replay.shapes)
-        base = timed_call(replay, dtypes, gradients=gradients)
-        changed = timed_call(replay, dtypes, gradients=gradients, context=context, around=around)
-        done.append((kind, evidence.probe(base, changed, budget_s=PROBE_S)))
-    seconds = seconds_of(evidence.report, rows_of(evidence.report, (*PRODUCTS, *PRODUCTS_BACKWARD)))
+        done = []
+        for kind in family[:MOST_KINDS]:
+            replay = product_replay(kind, most_flops=MOST_FLOPS // SLOW_PART if slow else MOST_FLOPS)
+            if replay is None:
+                continue
+            dtypes = ("float32",) * len(replay.shapes)
+            base = timed_call(replay, dtypes, gradients=gradients)
+            changed = timed_call(replay, dtypes, gradients=gradients, context=context, around=around)
+            done.append((kind, evidence.probe(base, changed, budget_s=PROBE_S)))
+        tried = sum(kind.share for kind in family[:MOST_KINDS])
+        if sum(kind.share for kind, _ in done) < LEAST_KNOWN * tried:
+            return None
+        part = _family_part(family, done, seconds)
+        if part is not None:
+            parts.append(part)
+    return together(parts) if parts else None
+
+
+def _family_part(family: Sequence[Kind], done: Sequence[tuple[Kind, Compared]], seconds: float) -> Part | None:
     ratio = weighted(done)
-    if ratio is None or not seconds:
+    if ratio is None:
         return None
     # What is added to short ops (casts) is added whole, while the op inside the step is less than its probe.
     calls = sum(kind.calls for kind, _ in done)
     base_s = sum(kind.calls * probed.base_s for kind, probed in done)
-    everything = base_s * sum(kind.calls for kind in kinds) / calls
+    everything = base_s * sum(kind.calls for kind in family) / calls
     if base_s / calls >= SHORT_S or everything <= seconds:
         return Part(seconds=seconds, ratio=ratio)
     value, low, high = (1.0 + everything / seconds * (one - 1.0) for one in (ratio.value, ratio.low, ratio.high))
@@ -272,7 +299,7 @@ def together(parts: Sequence[Part]) -> Part:
     return Part(seconds=seconds, ratio=Interval(value=value, low=low, high=high))
 
 
-def rows_of(report: Report, names: Sequence[str]) -> list[OpRow]:
+def rows_of(report: Report, names: Collection[str]) -> list[OpRow]:
     """The rows of those ops outside the optimizer."""
     return [row for row in report.ops if row.phase != "optimizer" and base_name(row.op) in names]
 
@@ -280,3 +307,11 @@ def rows_of(report: Report, names: Sequence[str]) -> list[OpRow]:
 def has_backward(report: Report) -> bool:
     """Whether a step has a backward pass."""
     return any(row.phase == "backward" for row in report.ops)
+
+
+def unknown_products(report: Report) -> list[OpRow]:
+    """Rows of products that it is not known how to make again: recurrent layers and the like."""
+    known = (*PRODUCTS, *PRODUCTS_BACKWARD)
+    return [
+        row for row in report.ops if row.matmul_flops and row.phase != "optimizer" and base_name(row.op) not in known
+    ]

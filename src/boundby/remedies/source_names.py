@@ -21,6 +21,8 @@ _FREE = frozenset(
 class SourceNames:
     """``outside`` are the names and attributes read before they are assigned; they may be tensors or numbers.
 
+    Names in capitals, of three letters or more, are taken for constants.
+
     ``operations`` counts operators and calls on them; ``ends_reduced`` says whether the last one is a reduction.
     """
 
@@ -104,7 +106,9 @@ class _Found(ast.NodeVisitor):
         if isinstance(node, (ast.Name, ast.Attribute)):
             text = ast.unparse(node)
             root = text.partition(".")[0]
-            if root not in _MODULES and text != "self" and text not in self.assigned and "(" not in text:
+            constant = len(text) > 2 and text.rpartition(".")[2].isupper()
+            known = root in _MODULES or text == "self" or text in self.assigned
+            if not constant and not known and "(" not in text:
                 self.outside.add(text)
         else:
             self.visit(node)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -14,8 +13,8 @@ from boundby.machine.one_thread import at_one_thread
 from boundby.remedies.contract import CannotTell, Effects, Evidence, Prediction
 from boundby.remedies.in_step import base_name, tensor_shapes
 from boundby.remedies.predicting import PROBE_BAND, WIDEST_RATIO, predicted_from_saving
-from boundby.remedies.replayed import PRODUCTS, PRODUCTS_BACKWARD, Kind, kinds_of, product_replay, timed_call
-from boundby.remedies.sums import weighted_sum
+from boundby.remedies.replayed import PRODUCTS, PRODUCTS_BACKWARD, kinds_of, product_replay, timed_call
+from boundby.remedies.sums import LEAST_KNOWN, known_share, weighted_sum
 from boundby.results.interval import Interval, interval
 from boundby.results.machine import Ceiling, Machine
 from boundby.results.report import OpRow
@@ -30,8 +29,6 @@ SHORT_PART = 0.3
 MOST_PROBES, PROBED_SHARE = 4, 0.8
 PROBE_S = 0.06
 PROBED_FLOPS = 60_000_000
-# Products with so few rows read their weights, from memory where a step reads more of them than the last cache holds.
-MATVEC_ROWS, BEYOND_CACHE = 8, 96 << 20
 LEAST_SHARE = 0.02
 UNCHANGED = interval(1.0)
 
@@ -78,6 +75,8 @@ def predict_threads(evidence: Evidence, threads: Threads, *, change: str) -> Pre
     """
     report = evidence.report
     step = report.step.time_s.median
+    if known_share(report) < LEAST_KNOWN:
+        return CannotTell("too little of the step is accounted for", change=change)
     products = [row for row in report.ops if _is_product(row)]
     others = [row for row in report.ops if not _is_product(row)]
     parts: list[tuple[float, Interval]] = []
@@ -122,7 +121,8 @@ def _ms(seconds: float) -> str:
 
 
 def _is_product(row: OpRow) -> bool:
-    return base_name(row.op) in PRODUCTS or base_name(row.op) in PRODUCTS_BACKWARD
+    name = base_name(row.op)
+    return row.matmul_flops > 0 or name in PRODUCTS or name in PRODUCTS_BACKWARD
 
 
 def _elements(row: OpRow) -> int:
@@ -155,9 +155,10 @@ def _products_ratio(evidence: Evidence, threads: Threads, products: Sequence[OpR
     found: list[tuple[float, Interval]] = []
     known = 0.0
     for kind in kinds[:MOST_PROBES]:
-        call = _again(kind, gradients=gradients, rotated=_bytes_read(products) > BEYOND_CACHE)
-        if call is None:
+        replay = product_replay(kind, most_flops=PROBED_FLOPS)
+        if replay is None:
             continue
+        call = timed_call(replay, ("float32",) * len(replay.shapes), gradients=gradients)
         ratio = evidence.probe(*threads.pair(call), budget_s=PROBE_S).ratio
         if ratio.high > WIDEST_RATIO * ratio.low:
             return CannotTell("the machine was not quiet enough for its probe")
@@ -168,35 +169,6 @@ def _products_ratio(evidence: Evidence, threads: Threads, products: Sequence[OpR
     if not found:
         return _CeilingRatios(evidence.machine, threads).products() or CannotTell("its products cannot be made again")
     return _mean(found)
-
-
-def _bytes_read(rows: Sequence[OpRow]) -> int:
-    return sum(row.bytes_read for row in rows)
-
-
-def _again(kind: Kind, *, gradients: bool, rotated: bool) -> Callable[[], object] | None:
-    """The product as a call; one that reads weights from memory takes turns through as many as no cache holds."""
-    replay = product_replay(kind, most_flops=PROBED_FLOPS)
-    if replay is None:
-        return None
-    dtypes = ["float32"] * len(replay.shapes)
-    rows = replay.shapes[0][0] if kind.op in ("mm", "addmm") else GRAIN_ELEMENTS
-    if gradients or not rotated or rows > MATVEC_ROWS:
-        once: Callable[[], object] = timed_call(replay, dtypes, gradients=gradients, context=nullcontext)
-        return once
-    size = 4 * math.prod(replay.shapes[1])
-    copies = [
-        timed_call(replay, dtypes, gradients=False, context=nullcontext)
-        for _ in range(max(1, min(64, BEYOND_CACHE // max(size, 1))))
-    ]
-    at = 0
-
-    def call() -> None:
-        nonlocal at
-        copies[at]()
-        at = (at + 1) % len(copies)
-
-    return call
 
 
 def _addition_ratio(evidence: Evidence, threads: Threads, rows: Sequence[OpRow]) -> Interval | CannotTell:

@@ -8,16 +8,16 @@ and the optimizer are left as they are.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from boundby.remedies.compiled_calls import call_s, gradient_s, has_compiler, overhead_s, telling_backend
+from boundby.remedies.compiled_calls import call_s, gradient_s, has_compiler, overhead_s
+from boundby.remedies.compiled_modules import compile_outermost_modules, telling_backend
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
-from boundby.remedies.fused_times import fused_time
+from boundby.remedies.fused_times import fused_time, generated_ratio
 from boundby.remedies.in_step import seconds_of
-from boundby.remedies.pointwise_chains import Chain, is_pointwise, is_reduction, plain_name, pointwise_chains
+from boundby.remedies.pointwise_chains import is_pointwise, is_reduction, plain_name, pointwise_chains
 from boundby.remedies.predicting import predicted_from_saving
 from boundby.results.interval import Interval, interval
 from boundby.results.report import OpRow, Report
@@ -53,14 +53,14 @@ FURTHER = 0.3
 # Compiled code takes its memory at other places and runs its ops in another order. What that does to the region's time
 # is not known to less than this.
 UNKNOWN = 0.05
+# Parts of less than this share of the step are not told.
+LEAST_SAID = 0.002
 # A generated kernel's own start, beside an eager op's.
 KERNEL_START = interval(0.6, 0.3, 1.0)
-# Ops that only stand around a product, with which they stay: a compiled linear layer takes as long as one in eager mode.
+# Ops that only stand around a product, with which they stay: a linear layer compiled takes as long as in eager mode.
 STAYING = frozenset({"t", "detach", "alias"})
 # What is no longer dispatched saves this share of what the ceilings say of it.
 STARTS_BAND = interval(1.0, 0.6, 1.5)
-# Scripts that call more modules than these from outside have no hot one.
-MOST_MODULES = 8
 
 
 def predict(evidence: Evidence) -> Prediction:
@@ -74,7 +74,7 @@ def predict(evidence: Evidence) -> Prediction:
     if not region:
         return NotApplicable("no module runs in the step")
     calls = outermost_calls(region)
-    parts = _Parts(report, region, calls)
+    parts = _Parts(report, region, calls, graph=bool(evidence.facts.grad_in_inference))
     if parts.call is None:
         return CannotTell("what an op's overhead is here is not known", change=CHANGE)
     saved = [parts.chains, parts.starts, parts.unknown]
@@ -106,12 +106,13 @@ def outermost_calls(region: Sequence[OpRow]) -> int:
 class _Parts:
     """What compiling changes, each in seconds a step."""
 
-    def __init__(self, report: Report, region: Sequence[OpRow], calls: int) -> None:
+    def __init__(self, report: Report, region: Sequence[OpRow], calls: int, *, graph: bool) -> None:
         self.report, self.region, self.calls = report, region, calls
         self.trains = any(row.phase == "backward" for row in region)
         inside = {id(row) for row in region}
         self.found = [one for one in pointwise_chains(report) if all(id(row) in inside for row in one.rows)]
-        one = call_s(report.machine, trains=self.trains)
+        self.graph = graph or self.trains
+        one = call_s(report.machine, trains=self.trains, unused_gradient=graph and not self.trains)
         self.call = None if one is None else one.scaled(calls)
         self.chains = self._chains()
         self.starts = self._starts()
@@ -122,21 +123,22 @@ class _Parts:
 
     def reason(self) -> str:
         """The largest parts in words."""
-        said = []
+        step = self.report.step.time_s.median
         before = sum(one.passes_before * one.runs * one.elements for one in self.found)
         after = sum(one.passes_after.value * one.runs * one.elements for one in self.found)
-        if self.found and self.chains.value > 0:
-            said.append(
-                f"{plural(len(self.found), 'chain')} of elementwise ops would pass over memory "
-                f"{after / max(before, 1):.2g} times as often ({_signed(-self.chains.value)})"
-            )
-        said.append(f"ops no longer started one by one {_signed(-self.starts.value)}")
-        if self.call is not None:
-            said.append(f"{plural(self.calls, 'call')} of compiled code {_signed(self.call.value)}")
-        if self.masks.value > 0.002 * self.report.step.time_s.median:
-            said.append(f"masks stored for the backward pass {_signed(self.masks.value)}")
-        said.append(f"kernels as generated {_signed(self.other.value)}")
-        return f"of a step's {self.report.step.time_s.median * 1e3:.3g} ms: {', '.join(said)}"
+        chains = plural(len(self.found), "chain") if self.found else "chains"
+        parts = (
+            (
+                f"{chains} of elementwise ops would pass over memory {after / max(before, 1):.2g} times as often",
+                -self.chains.value if self.found else 0.0,
+            ),
+            ("ops no longer started one by one", -self.starts.value),
+            (f"{plural(self.calls, 'call')} of compiled code", self.call.value if self.call is not None else 0.0),
+            ("masks stored for the backward pass", self.masks.value),
+            ("kernels as generated", self.other.value),
+        )
+        said = [f"{what} {seconds * 1e3:+.2g} ms" for what, seconds in parts if abs(seconds) > LEAST_SAID * step]
+        return f"of a step's {step * 1e3:.3g} ms: {', '.join(said) or 'next to nothing would change'}"
 
     def _chains(self) -> Interval:
         total = interval(0.0)
@@ -152,9 +154,9 @@ class _Parts:
         """The overhead of ops that are no longer dispatched one by one, and of what they add to the graph."""
         machine = self.report.machine
         gone = [row for row in self.region if not row.matmul_flops and plain_name(row.op) not in STAYING]
-        gradient = gradient_s(machine)
+        gradient = gradient_s(machine) if self.trains else overhead_s(machine, "autograd_node") or 0.0
         now = sum(row.floors.overhead_s for row in gone if not self._in_chain(row))
-        if self.trains:
+        if self.graph:
             now += gradient * sum(row.calls for row in gone if row.phase != "backward")
         working = sum(row.calls for row in gone if row.bytes_written and not self._in_chain(row))
         library = sum(row.calls for row in self.region if row.matmul_flops)
@@ -188,7 +190,10 @@ class _Parts:
         for row in self.region:
             if self._in_chain(row) or not row.bytes_read + row.bytes_written:
                 continue
-            ratio = RATIOS[_kind(row)]
+            kind = _kind(row)
+            bound = kind == "pointwise" and row.floors.pointwise_s > row.floors.memory_s
+            ratio = generated_ratio(plain_name(row.op), self.report.machine) if bound else None
+            ratio = ratio or RATIOS[kind]
             work = max(0.0, seconds_of(self.report, [row]) - row.floors.overhead_s)
             more = interval((ratio.value - 1) * work, (ratio.low - 1) * work, (ratio.high - 1) * work)
             total = _plus(total, more)
@@ -217,56 +222,12 @@ def _plus(a: Interval, b: Interval) -> Interval:
     return interval(a.value + b.value, a.low + b.low, a.high + b.high)
 
 
-def _signed(seconds: float) -> str:
-    return f"{seconds * 1e3:+.2g} ms"
-
-
 def apply(effects: Effects) -> None:
     """Outermost modules with parameters compile themselves at their first call; what the script compiled is left."""
     import torch
 
-    kind: Any = torch.nn.Module
-    plain = kind.__call__
-    forwards: dict[int, tuple[Any, Any]] = {}
     backend = telling_backend(effects)
-    torch._dynamo.config.suppress_errors = True  # a region that cannot be compiled runs as it was
-
-    @functools.wraps(plain)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # Inside, and while compiling, modules are called as ever: the compiler knows that way.
-        kind.__call__ = plain
-        own = vars(self).get("forward")
-        try:
-            if id(self) not in forwards and len(forwards) < MOST_MODULES:
-                # The module is held, so that no other one gets its number.
-                forwards[id(self)] = (self, _compiled_forward(self, backend, effects))
-            elif id(self) not in forwards:
-                effects.cannot(f"more than {MOST_MODULES} modules are called from outside")
-            _, forward = forwards.get(id(self), (None, None))
-            # The module's own hooks run as ever, outside; and nothing stays in it that a copy would take along.
-            if forward is not None:
-                vars(self)["forward"] = forward
-            return plain(self, *args, **kwargs)
-        finally:
-            if own is not None:
-                vars(self)["forward"] = own
-            else:
-                vars(self).pop("forward", None)
-            kind.__call__ = call
-
-    kind.__call__ = call
-
-
-def _compiled_forward(module: Any, backend: Any, effects: Effects) -> Any:
-    """Its forward, to be compiled when it is first called; None where it is left as it is."""
-    import torch
-
-    if isinstance(module, torch._dynamo.eval_frame.OptimizedModule) or module._compiled_call_impl is not None:
-        effects.cannot("the script compiles its module itself")
-        return None
-    if next(module.parameters(), None) is None:
-        return None
-    return torch.compile(module.forward, backend=backend)
+    compile_outermost_modules(effects, lambda forward: torch.compile(forward, backend=backend))
 
 
 def wrap(step: Callable[[], Any], effects: Effects) -> Callable[[], Any]:

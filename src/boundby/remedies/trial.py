@@ -49,7 +49,16 @@ class Slice:
     @property
     def typical(self) -> float:
         """The median step once the turn's first ones are left out."""
-        return median(self.seconds[math.ceil(UNCOUNTED_SHARE * len(self.seconds)) :] or self.seconds)
+        return median(self._counted)
+
+    @property
+    def mean(self) -> float:
+        """Their mean, for steps that come in bursts, as the batches of several workers do."""
+        return sum(self._counted) / len(self._counted)
+
+    @property
+    def _counted(self) -> list[float]:
+        return self.seconds[math.ceil(UNCOUNTED_SHARE * len(self.seconds)) :] or self.seconds
 
 
 class TrialFailed(Exception):
@@ -212,21 +221,23 @@ def _steps_a_turn(base: LiveRun, changed: LiveRun) -> int:
     return max(2, min(MOST_STEPS_A_TURN, math.ceil(TURN_S / max(slowest, 1e-6))))
 
 
-def measured(base: Seen, changed: Seen, *, work: float = 1.0) -> Measured:
+def measured(base: Seen, changed: Seen, *, work: float = 1.0, bursts: bool = False) -> Measured:
     """What the turns say.
 
     Args:
         base: the script as it is.
         changed: the script with the remedy.
         work: how many times as much a step of the changed script does (2 for twice the batch).
+        bursts: whether steps of one of them may come in bursts, so that only their mean says how long they take.
     """
-    pairs = list(zip(base.slices, changed.slices, strict=False))[1:]
-    ratios = sorted(work * a.typical / b.typical for a, b in pairs)
+    base_steps, steps = ([one.mean if bursts else one.typical for one in seen.slices][1:] for seen in (base, changed))
+    pairs = list(zip(base_steps, steps, strict=False))
+    ratios = sorted(work * a / b for a, b in pairs)
     value = median(ratios)
     error = _median_error([math.log(ratio) for ratio in ratios])
-    floor = max(LEAST_FLOOR, _noise(base.slices[1:]), _noise(changed.slices[1:]))
+    floor = max(LEAST_FLOOR, _noise(base_steps), _noise(steps))
     half = max(2.0 * error, floor)
-    base_step, step = median([a.typical for a, _ in pairs]), median([b.typical for _, b in pairs])
+    base_step, step = median([a for a, _ in pairs]), median([b for _, b in pairs])
     start, base_start = changed.settled_s - len(changed.warm) * step, base.settled_s - len(base.warm) * base_step
     gain = work * base_step - step
     return Measured(
@@ -254,9 +265,9 @@ def _median_error(values: Sequence[float]) -> float:
     return 1.25 * sigma / math.sqrt(len(values))
 
 
-def _noise(slices: Sequence[Slice]) -> float:
+def _noise(turns: Sequence[float]) -> float:
     """By how much a run differs from itself: the error of the median ratio of each turn to the next, in the log."""
-    steps = [math.log(a.typical / b.typical) for a, b in pairwise(slices)]
+    steps = [math.log(a / b) for a, b in pairwise(turns)]
     return 2.0 * _median_error(steps) if len(steps) >= 2 else 0.0
 
 
@@ -316,6 +327,7 @@ def try_once(
     environment: Mapping[str, str],
     budget_s: float,
     work: float = 1.0,
+    bursts: bool = False,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Tried:
     """The script beside itself with some remedies.
@@ -326,6 +338,7 @@ def try_once(
         environment: what the remedies add to the changed run's environment.
         budget_s: seconds for the turns; starting both runs comes on top.
         work: how many times as much a step of the changed script does.
+        bursts: whether its steps may come in bursts.
         progress: told the share done.
     """
     with tempfile.TemporaryDirectory(prefix="boundby-trial-") as scratch:
@@ -354,8 +367,11 @@ def try_once(
                 )
             return Tried(
                 # A change that did not take place left the work as it was.
-                measured=measured(base.seen, changed.seen, work=work if changed.seen.took_effect else 1.0),
-                numerics=numerics(base.seen, changed.seen),
+                measured=measured(
+                    base.seen, changed.seen, work=work if changed.seen.took_effect else 1.0, bursts=bursts
+                ),
+                # Results of other work are other results.
+                numerics=numerics(base.seen, changed.seen) if work == 1.0 else None,
                 took_effect=changed.seen.took_effect if remedies else None,
                 effect=changed.seen.effect,
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from boundby.remedies.contract import Effects, Evidence, NotApplicable
+from boundby.remedies.contract import Compared, Effects, Evidence, NotApplicable, Probe
 from boundby.remedies.in_step import base_name, seconds_of, tensor_shapes
 from boundby.results.report import OpRow
 
@@ -20,6 +20,8 @@ MOST_BYTES = 192 << 20
 MOST_FLOPS = 300_000_000
 SMALLEST_WEIGHT = 64 * 64
 LEAST_SHARE = 0.05
+# With one thread at most this ratio, where it was above 1 with all.
+CONTRADICTS = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,8 @@ def linear_work(evidence: Evidence) -> LinearWork | NotApplicable:
         evidence: the report and the facts.
     """
     report = evidence.report
-    if report.step.kind == "training" or evidence.facts.optimizers:
+    trained = report.step.kind == "training" or any(row.phase == "backward" for row in report.ops)
+    if trained or evidence.facts.optimizers:
         return NotApplicable("weights that are trained stay as precise as they are")
     found: list[Product] = []
     rows = []
@@ -99,13 +102,38 @@ def probed_products(products: Sequence[Product], *, most_bytes: int = MOST_BYTES
     )
 
 
+def probed_passes(probe: Probe, base: Callable[[], object], changed: Callable[[], object]) -> Compared | None:
+    """A pass over the weights beside a changed one; None where it looks slower for other load alone.
+
+    On a busy machine a kernel that uses all threads waits at every product for the one that does not get to run, and
+    one on a single thread does not. What is slower with all threads and quicker with one may be just that.
+
+    Args:
+        probe: times the two.
+        base: the pass as it is.
+        changed: with the remedy.
+    """
+    import torch
+
+    done = probe(base, changed)
+    threads = torch.get_num_threads()
+    if done.ratio.value <= 1.0 or threads == 1:
+        return done
+    torch.set_num_threads(1)
+    try:
+        alone = probe(base, changed)
+    finally:
+        torch.set_num_threads(threads)
+    return None if alone.ratio.value < CONTRADICTS else done
+
+
 def at_first_inference(convert: Callable[[Any, Effects], Callable[..., Any] | None], effects: Effects) -> None:
-    """Convert each outermost module just before its first call that records no gradients.
+    """Convert each outermost module just before its first call, unless its weights are trained.
 
     Args:
         convert: changes the module in place; returns what turns its call's arguments and output, or None where there
             was nothing to change.
-        effects: told where gradients are computed.
+        effects: told where they are trained.
     """
     import torch
 
@@ -126,12 +154,13 @@ def at_first_inference(convert: Callable[[Any, Effects], Callable[..., Any] | No
         nonlocal depth
         if depth or torch.compiler.is_compiling():
             return plain(self, *args, **kwargs)
-        if trained or (self.training and torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())):
+        if trained or (id(self) not in converted and any(one.grad is not None for one in self.parameters())):
             effects.cannot("the weights are trained")
             return plain(self, *args, **kwargs)
         depth += 1
         try:
             if id(self) not in converted:
+                converted[id(self)] = None
                 with torch.inference_mode(False), torch.no_grad():
                     converted[id(self)] = convert(self, effects)
             turned = converted[id(self)]

@@ -13,6 +13,8 @@ TITLE = "two DataLoader workers"
 # What a dataset draws at random, it draws from another generator.
 CHANGES_NUMBERS = True
 ENVIRONMENT: Mapping[str, str] = {}
+# Batches of several workers come several at once.
+BURSTS = True
 CHANGE = "pass num_workers=2 and persistent_workers=True to the DataLoader"
 WORKERS = 2
 

@@ -70,8 +70,6 @@ def render_machines(found: MachineComparison, *, unicode: bool) -> Iterator[Rend
         notes.append("Limits marked [m] were not measured on one side or both.")
     yield bullets(((Text(clean(text, unicode=unicode)), "") for text in notes), mark="  -", mark_width=4)
     yield from render_findings(found.findings, unicode=unicode)
-    yield ""
-    yield Text(f"Next     boundby run --machine {clean(found.b.name, unicode=unicode)} SCRIPT")
 
 
 def _ceilings(

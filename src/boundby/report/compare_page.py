@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from itertools import chain
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -38,7 +40,13 @@ _FOLDED_BELOW = 0.001
 
 
 def render_comparison(
-    comparison: Comparison, *, width: int, color: bool, unicode: bool, folder: str | None = None
+    comparison: Comparison,
+    *,
+    width: int,
+    color: bool,
+    unicode: bool,
+    folder: str | None = None,
+    path_b: str | None = None,
 ) -> str:
     """What changed from a to b as lines of text of at most ``width`` columns; the first line is the answer.
 
@@ -48,6 +56,7 @@ def render_comparison(
         color: whether ANSI colours may be written.
         unicode: whether characters beyond ASCII may be written; the text is pure ASCII otherwise.
         folder: an absolute path; paths below it are shown relative to it. None shows paths as recorded.
+        path_b: where the second file is, for the command to name at the end; none is named where None.
 
     Returns:
         Text that ends in a newline. Control characters of file names, paths and code are shown as escapes.
@@ -55,8 +64,13 @@ def render_comparison(
     columns = page_width(width)
     if isinstance(comparison, MachineComparison):
         parts = render_machines(comparison, unicode=unicode)
+        then = "boundby run --machine {} SCRIPT"
     else:
         parts = _report_parts(comparison, columns, unicode=unicode, folder=folder)
+        then = "boundby show {}"
+    if path_b is not None:
+        following = clean(then.format(shlex.quote(path_b)), unicode=unicode)
+        parts = chain(parts, ["", Text(f"Next     {following}")])
     return render_page(parts, width=columns, color=color)
 
 
@@ -77,8 +91,13 @@ def _report_parts(
     if changed:
         yield _counts(changed, found, width, unicode=unicode)
     else:
-        known = next((one.a for one in found.counts if one.name == "ops"), None)
-        told = "unknown in both" if known is None else f"equal: {plural(known, 'op')} a step, and all else"
+        known = next(one for one in found.counts if one.name == "ops")
+        if found.counts_equal and known.a is not None:
+            told = f"equal: {plural(known.a, 'op')} a step, and all else"
+        elif known.a is None and known.b is None:
+            told = "unknown in both"
+        else:
+            told = f"unknown in {(found.a if known.a is None else found.b).name}"
         yield indented(Text(told))
     yield from _groups(found.groups, width, unicode=unicode, folder=folder)
     if found.time is not None:
@@ -90,8 +109,6 @@ def _report_parts(
             notes = _noise(found.time.noise, found)
             yield bullets(((Text(clean(text, unicode=unicode)), "") for text in notes), mark="  -", mark_width=4)
     yield from render_findings(found.findings, unicode=unicode)
-    yield ""
-    yield Text(f"Next     boundby show {clean(found.b.name, unicode=unicode)}")
 
 
 def _counts(changed: tuple[CountChange, ...], found: ReportComparison, width: int, *, unicode: bool) -> Table:

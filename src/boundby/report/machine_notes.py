@@ -10,7 +10,7 @@ from boundby.report.machine_summary import SUSTAINED, best_products, is_main, of
 from boundby.report.peaks import best_product, half_performance_size
 from boundby.report.safe_text import clean
 from boundby.results.machine import Ceiling, Machine
-from boundby.results.units import format_percent, format_ratio, format_size
+from boundby.results.units import format_percent, format_percent_range, format_ratio, format_size
 from boundby.scaling.serial_shares import SerialShare, serial_shares
 
 _NATIVE = "native"
@@ -119,6 +119,9 @@ def _threads_note(machine: Machine, shown: list[Ceiling], kind: str, *, unicode:
             ratios.setdefault(str(name), share)
     if ratios:
         told = ", ".join(f"{name} {format_ratio(one.speedup.value)}" for name, one in ratios.items())
-        serial = median([one.serial_share.value for one in ratios.values()])
-        text = f"{threads} threads against 1: {told}; serial share {format_percent(max(0.0, serial))}"
+        low, high = (median([getattr(one.serial_share, end) for one in ratios.values()]) for end in ("low", "high"))
+        serial = "no serial share to be seen"
+        if high > 0:
+            serial = f"serial share {format_percent_range(max(0.0, low), high)}"
+        text = f"{threads} threads against 1: {told}; {serial}"
         yield clean(text, unicode=unicode)

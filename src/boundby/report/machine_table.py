@@ -118,7 +118,9 @@ def _description(machine: Machine, *, unicode: bool) -> Iterator[RenderableType]
         f"Python {about.python}",
     ]
     yield Text(clean(", ".join(facts), unicode=unicode))
-    where = f"{plural(about.threads, 'thread')} of {'the CPU' if about.device == 'cpu' else about.device}"
+    where = f"{plural(about.threads, 'thread')} of the CPU"
+    if about.device != "cpu":
+        where = f"the {about.device} device" + (f" {about.device_name}" if about.device_name else "")
     told = f"{plural(len(machine.ceilings), 'limit')} known for {where}"
     if not machine.ceilings:
         told = f"no limit is known for {where}"
@@ -199,7 +201,7 @@ def _is_main_kind(ceiling: Ceiling, machine: Machine) -> bool:
     return (
         is_main(ceiling, machine)
         and "/" not in ceiling.name
-        and (ceiling.name in OVERHEAD_KINDS or "_" not in ceiling.name)
+        and (ceiling.kind == "launch" or ceiling.name in OVERHEAD_KINDS or "_" not in ceiling.name)
     )
 
 

@@ -118,7 +118,8 @@ class LineChange:
 class ReportComparison:
     """Two reports. ``time`` is None, ``split`` and ``lines`` are empty, where times were not to be compared.
 
-    ``lines`` is None where the watched steps of one are so unlike the bare ones that its lines' times say nothing.
+    ``lines`` is None where the watched steps of one are so unlike the bare ones that its lines' times say nothing,
+    ``counts_equal`` where a side was not counted.
     """
 
     a: Side
@@ -129,7 +130,7 @@ class ReportComparison:
     verdict_a: str
     verdict_b: str
     counts: tuple[CountChange, ...]
-    counts_equal: bool
+    counts_equal: bool | None
     groups: tuple[GroupChange, ...]
     split: tuple[ShareChange, ...]
     lines: tuple[LineChange, ...] | None

@@ -3,7 +3,7 @@
 History:
 - 1: ``description``, ``ceilings`` and ``findings``, the fields of ``MachineDescription``, ``Ceiling`` and ``Finding``.
   Added since, each with a default: ``measuring``, and of a ceiling ``arguments``, ``unsteady``, ``contradicted``,
-  ``windows`` and ``samples``.
+  ``windows`` and ``samples``, of a description ``device_name``.
 
 A change that an older boundby could misread raises VERSION; a version that is not known is refused by its name.
 """

@@ -3,7 +3,7 @@
 History of the schema ``boundby.report``:
 
 * version 1: the first. Added since, each with a default: ``step.time_s.samples_s``, ``step.anchors_s``,
-  ``modelled_for``, and what ``remedies`` hold.
+  ``modelled_for``, ``counts.eager``, and what ``remedies`` hold.
 """
 
 from __future__ import annotations

@@ -9,14 +9,16 @@ A change that an older boundby could misread raises VERSION; a version that is n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from boundby.results.documents import decode_document, encode_document
 from boundby.results.interval import Interval
 from boundby.results.machine import Finding
 from boundby.results.report import Tool
 
 SCHEMA = "boundby.sweep"
 VERSION = 1
+
+_ADVICE = "Write it again with `boundby sweep -o FILE.json`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +72,65 @@ class Sweep:
         return encode_sweep(self).decode()
 
 
+# A fit that misses a measured time by more is no account of it; times whose middle half is wider were disturbed.
+LARGEST_MISS = 0.2
+WIDEST_MIDDLE = 1.25
+
+
+def swept(
+    *,
+    target: str,
+    argument: str,
+    backward: bool,
+    threads: int,
+    points: tuple[SweepPoint, ...],
+    fit: GrowthFit,
+    tool: Tool | None = None,
+) -> Sweep:
+    """The sweep with what is to be said of its times and its fit."""
+    findings = []
+    disturbed = [one for one in points if one.time_s.high > WIDEST_MIDDLE * one.time_s.low]
+    if disturbed:
+        findings.append(
+            Finding(
+                code="sweep-unsteady",
+                message=f"the times of {len(disturbed)} of {len(points)} sizes spread widely",
+                advice="Look for other load (boundby doctor), or time longer with --budget.",
+            )
+        )
+    elif fit.largest_miss > LARGEST_MISS:
+        findings.append(
+            Finding(
+                code="sweep-misfit",
+                message=f"the fit is off by {fit.largest_miss:.0%} at {argument} {fit.missed_at}",
+                advice="Sweep the range on one side of it: another kernel or another cache serves there.",
+            )
+        )
+    return Sweep(
+        target=target,
+        argument=argument,
+        backward=backward,
+        threads=threads,
+        points=points,
+        fit=fit,
+        tool=tool,
+        findings=tuple(findings),
+    )
+
+
 def encode_sweep(sweep: Sweep) -> bytes:
     """The sweep as indented UTF-8 JSON, without a final newline."""
-    import msgspec
+    return encode_document(SCHEMA, VERSION, sweep)
 
-    plain: dict[str, Any] = msgspec.to_builtins(sweep)
-    return msgspec.json.format(msgspec.json.encode({"schema": SCHEMA, "version": VERSION} | plain), indent=2)
+
+def decode_sweep(data: bytes, *, name: str = "the file") -> Sweep:
+    """The sweep a file holds.
+
+    Args:
+        data: the file's bytes.
+        name: what to call the file in an error: its path as the user wrote it.
+
+    Raises:
+        BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
+    """
+    return decode_document(data, Sweep, schema=SCHEMA, version=VERSION, name=name, advice=_ADVICE)

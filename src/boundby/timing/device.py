@@ -110,13 +110,17 @@ class Accelerator:
             return None
         self.synchronize()
         try:
-            graph = make()
-            graph.capture_begin()
-            try:
+            # A device's default stream cannot be captured.
+            with self._module.stream(self._module.Stream()):
                 work()
-            finally:
-                graph.capture_end()
-        except (RuntimeError, NotImplementedError):
+                self.synchronize()
+                graph = make()
+                graph.capture_begin()
+                try:
+                    work()
+                finally:
+                    graph.capture_end()
+        except (AttributeError, RuntimeError, NotImplementedError):
             return None
         return graph.replay  # type: ignore[no-any-return]  # torch's own, untyped by way of getattr
 

@@ -1,0 +1,179 @@
+"""Weight and cache formats by their real bits: scales and zeros counted, and what stays unquantised.
+
+Source:
+    Block formats of llama.cpp: bits of a block over its weights (ggml-quants); mixtures such as Q4_K_M from the bits
+    per weight that its quantize tool lists for an 8B model, less the head (Q6_K) and the input table. Groups: a 16-bit
+    scale and a zero of as many bits as a weight (AWQ, GPTQ), or both of 16 bits (torchao). Microscaling: an 8-bit scale
+    for each 32 (OCP MX) or 16 (NVFP4) weights.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from boundby.results.errors import EXIT_USAGE, BoundbyError
+
+_Q6_K = 6.5625
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightFormat:
+    """Bits a parameter takes, by where it stands: in the layers' products, in experts, in the head."""
+
+    name: str
+    body_bits: float
+    expert_bits: float
+    head_bits: float
+    table_bits: float = 16
+
+    @property
+    def quantised(self) -> bool:
+        """Whether weights are unpacked before they are multiplied."""
+        return min(self.body_bits, self.expert_bits) < 16
+
+
+def _plain(bits: float) -> WeightFormat:
+    return WeightFormat(name="", body_bits=bits, expert_bits=bits, head_bits=bits, table_bits=bits)
+
+
+def _headless(bits: float, head: float = 16) -> WeightFormat:
+    return WeightFormat(name="", body_bits=bits, expert_bits=bits, head_bits=head)
+
+
+_FORMATS = {
+    "fp32": _plain(32),
+    "bf16": _plain(16),
+    "fp16": _plain(16),
+    "int8": WeightFormat(name="", body_bits=8, expert_bits=8, head_bits=8),
+    "fp8": _headless(8),
+    "mxfp8": _headless(8.25),
+    "nvfp4": _headless(4.5),
+    "nvfp4-experts": WeightFormat(name="", body_bits=16, expert_bits=4.5, head_bits=16),
+    "nf4": _headless(4.127),
+    # Published checkpoints quantise the experts alone.
+    "mxfp4": WeightFormat(name="", body_bits=16, expert_bits=4.25, head_bits=16),
+    "gguf-mxfp4": WeightFormat(name="", body_bits=8.5, expert_bits=4.25, head_bits=8.5),
+    "q2_k": _headless(2.948, _Q6_K),
+    "q3_k_s": _headless(3.439, _Q6_K),
+    "q3_k_m": _headless(3.845, _Q6_K),
+    "q3_k_l": _headless(4.192, _Q6_K),
+    "iq4_xs": _headless(4.25, _Q6_K),
+    "iq4_nl": _headless(4.5, _Q6_K),
+    "q4_0": _headless(4.5, _Q6_K),
+    "q4_1": _headless(5.0, _Q6_K),
+    "q4_k_s": _headless(4.537, _Q6_K),
+    "q4_k_m": _headless(4.80, _Q6_K),
+    "q5_0": _headless(5.5, _Q6_K),
+    "q5_1": _headless(6.0, _Q6_K),
+    "q5_k_s": _headless(5.5, _Q6_K),
+    "q5_k_m": _headless(5.655, _Q6_K),
+    "q6_k": _headless(_Q6_K, _Q6_K),
+    "q8_0": _headless(8.5, 8.5),
+    "q4f16_1": _headless(4.5, 4.5),
+    "q4f16_0": _headless(4.5, 4.5),
+    "q3f16_1": _headless(3.5, 3.5),
+}
+_OTHER_NAMES = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "f16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    "f32": "fp32",
+    "float": "fp32",
+    "w8a16": "int8",
+    "w8a8": "int8",
+    "float8": "fp8",
+    "e4m3": "fp8",
+    "fp4": "nvfp4",
+    "q4_k": "q4_k_m",
+    "q5_k": "q5_k_m",
+    "q3_k": "q3_k_m",
+    "awq": "int4-g128",
+    "gptq": "int4-g128",
+    "int4": "int4-g128",
+}
+# The cache: keys and values, without scales unless the format has them.
+_CACHE_BITS = {
+    "fp32": 32.0,
+    "bf16": 16.0,
+    "fp16": 16.0,
+    "fp8": 8.0,
+    "int8": 8.0,
+    "q8_0": 8.5,
+    "q4_0": 4.5,
+    "nvfp4": 4.5,
+}
+
+_GROUPED = re.compile(r"(torchao-)?int([2348])-g(\d+)")
+_PER_WEIGHT = re.compile(r"(\d+(?:\.\d+)?)bpw")
+_MLX = re.compile(r"([234568])-?bit")
+
+
+def format_names() -> tuple[str, ...]:
+    """The names of formats that are listed; groups (``int4-g128``) and rates (``4.25bpw``) go by their pattern."""
+    return tuple(_FORMATS)
+
+
+def weight_format(name: str) -> WeightFormat:
+    """The format of a name: ``bf16``, ``q4_k_m``, ``int4-g128``, ``torchao-int4-g32``, ``4.25bpw``, ``4bit`` (MLX).
+
+    Raises:
+        BoundbyError: ``unknown-format``.
+    """
+    plain = name.strip().lower().replace(" ", "-")
+    plain = _OTHER_NAMES.get(plain, plain)
+    found = _FORMATS.get(plain) or _by_pattern(plain)
+    if found is None:
+        raise _unknown(name, "weight format", [*_FORMATS, *_OTHER_NAMES, "int4-g128", "4.0bpw", "4bit"])
+    return WeightFormat(
+        name=plain,
+        body_bits=found.body_bits,
+        expert_bits=found.expert_bits,
+        head_bits=found.head_bits,
+        table_bits=found.table_bits,
+    )
+
+
+def cache_bytes_per_element(name: str) -> float:
+    """What one element of the cache takes in a format, in bytes.
+
+    Raises:
+        BoundbyError: ``unknown-format``.
+    """
+    plain = name.strip().lower()
+    bits = _CACHE_BITS.get(_OTHER_NAMES.get(plain, plain))
+    if bits is None:
+        raise _unknown(name, "cache format", list(_CACHE_BITS))
+    return bits / 8
+
+
+def _by_pattern(plain: str) -> WeightFormat | None:
+    if match := _GROUPED.fullmatch(plain):
+        bits, group = int(match[2]), int(match[3])
+        if not 8 <= group <= 65536:
+            return None
+        if match[1]:
+            return _headless(bits + 32 / group, bits + 32 / group)
+        return _headless(bits + (16 + bits) / group)
+    if match := _PER_WEIGHT.fullmatch(plain):
+        bits_each = float(match[1])
+        # exllamav2 keeps 6 bits in the head unless told otherwise.
+        return _headless(bits_each, max(6.0, bits_each)) if 1 <= bits_each <= 16 else None
+    if match := _MLX.fullmatch(plain):
+        # MLX: a 16-bit scale and a 16-bit bias for each 64 weights, in the input table too.
+        return _plain(int(match[1]) + 0.5)
+    return None
+
+
+def _unknown(name: str, what: str, names: list[str]) -> BoundbyError:
+    near = get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    told = f"near: {', '.join(near)}" if near else f"for example {', '.join(names[:6])}"
+    return BoundbyError(
+        "unknown-format",
+        f"{name!r} is no {what} that boundby knows; {told}.",
+        "Give a format by its published name; the page on `boundby decode` lists them.",
+        status=EXIT_USAGE,
+    )

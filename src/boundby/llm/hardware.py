@@ -1,0 +1,369 @@
+"""Hardware to run on: shipped data sheets, this machine's own ceilings, or a file of the user's.
+
+Rates are dense peaks: a figure that counts on zeros being skipped is twice what a dense product can reach.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.machine import Ceiling, Machine
+
+HardwareSource = Literal["datasheet", "measured", "file"]
+
+_ADVICE = "Check it against the data sheet, dense peaks only; docs: boundby decode, hardware files."
+_STREAMS = ("read", "copy", "triad", "inplace", "write")
+_LARGEST_FILE = 64 * 1024 * 1024
+
+# What one device has had so far lies well inside; what lies outside was given in another unit, or for many devices.
+_BANDWIDTH_RANGE = (1e8, 3e13)
+_PEAK_RANGE = (1e8, 1e17)
+_MEMORY_RANGE = (1e7, 1e14)
+# FLOP a byte at which 16-bit products and memory meet: 2 on one core, 25 to 1000 on accelerators.
+_RIDGE_RANGE = (0.5, 2000.0)
+
+_PEAK_COLUMNS = {"fp32": "fp32_TF", "bf16": "bf16_TF", "fp8": "fp8_TF", "int8": "int8_TOPS", "fp4": "fp4_TF"}
+_KINDS = "nvidia-hbm nvidia-gddr nvidia-shared amd-hbm amd-gddr intel-gddr apple accelerator cpu unknown"
+KINDS = frozenset(_KINDS.split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """One device: rates in bytes/s and FLOP/s, sizes in bytes; None where unknown.
+
+    ``source`` says whether the rates are a data sheet's or measured; ``origin`` where they are from. ``launch_s`` is
+    the measured cost of one op, where the device is a machine that boundby measured.
+    """
+
+    name: str
+    kind: str
+    bytes_per_s: float
+    memory_bytes: float | None = None
+    peaks: Mapping[str, float]
+    source: HardwareSource = "datasheet"
+    origin: str = ""
+    note: str = ""
+    launch_s: float | None = None
+
+    def peak(self, weights: str) -> tuple[str, float] | None:
+        """The dense rate that products with weights of a format run at, with the name of its type; None where unknown.
+
+        Weights are widened to 16 bits before the product, unless the format is one that both factors have: ``fp8``,
+        ``nvfp4``.
+        """
+        own = {"fp8": "fp8", "nvfp4": "fp4", "fp32": "fp32"}.get(weights)
+        order = (own, "bf16", "fp32") if own else ("bf16", "fp32")
+        return next(((name, self.peaks[name]) for name in order if name and name in self.peaks), None)
+
+
+@cache
+def _rows() -> dict[str, dict[str, str]]:
+    text = resources.files("boundby.llm").joinpath("data/hardware.csv").read_text(encoding="utf-8")
+    return {row["device"]: row for row in csv.DictReader(text.splitlines())}
+
+
+def hardware_names() -> tuple[str, ...]:
+    """The names of the shipped data sheets, in the table's order."""
+    return tuple(_rows())
+
+
+def find_hardware(name: str) -> Hardware:
+    """The hardware of a shipped name, or of a file: a machine file of boundby's, or a spec of the user's.
+
+    A shipped name is found whatever its case and punctuation, and by its beginning where only one fits.
+
+    Raises:
+        BoundbyError: ``unknown-hardware`` names near ones; ``hardware-spec``, ``damaged-file``, ``file-too-large``...
+            for a file.
+    """
+    path = Path(name)
+    if path.suffix == ".json":
+        return read_hardware(path)
+    row = _find_row(name)
+    if row is not None:
+        return _from_row(row)
+    names = {_plain(one): one for one in _rows()}
+    close = get_close_matches(_plain(name), names, n=4, cutoff=0.4)
+    starts = [one for key, one in names.items() if _plain(name) and _plain(name) in key]
+    near = list(dict.fromkeys([*starts[:4], *(names[key] for key in close)]))[:4]
+    told = f" Near: {', '.join(near)}." if near else ""
+    raise BoundbyError(
+        "unknown-hardware",
+        f"There is no shipped hardware {name!r}.{told}",
+        "Give one of the names of `boundby decode --list`, a machine file or a hardware file (.json).",
+        status=EXIT_USAGE,
+    )
+
+
+def _find_row(name: str) -> dict[str, str] | None:
+    by_plain = {_plain(one): row for one, row in _rows().items()}
+    # Cards are often named with their memory, and Apple's chips without their maker.
+    for text in (name, re.sub(r"[\s-]\d+\s?gi?b$", "", name.strip().lower())):
+        plain = _plain(text)
+        if plain in by_plain:
+            return by_plain[plain]
+        for maker in ("nvidia", "geforce", "tesla", "amd", "intel", "instinct", "radeon"):
+            plain = plain.removeprefix(maker)
+        for said in (plain, f"apple{plain}"):
+            if said in by_plain:
+                return by_plain[said]
+            fits = [row for key, row in by_plain.items() if plain and key.startswith(said)]
+            # An A100 of 40 or of 80 GB differs in its bandwidth: where several fit, none is guessed.
+            if fits:
+                return fits[0] if len(fits) == 1 else None
+    return None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", re.sub(r"\(.*?\)", "", name.lower()))
+
+
+def _from_row(row: Mapping[str, str]) -> Hardware:
+    peaks = {name: float(row[column]) * 1e12 for name, column in _PEAK_COLUMNS.items() if row.get(column)}
+    if "bf16" not in peaks and row["kind"] == "apple" and "fp32" in peaks:
+        peaks["bf16"] = peaks["fp32"]
+    return Hardware(
+        name=row["device"],
+        kind=row["kind"],
+        bytes_per_s=float(row["bw_GBs"]) * 1e9,
+        memory_bytes=float(row["mem_GB"]) * 1e9 if row["mem_GB"] else None,
+        peaks=peaks,
+        source="measured" if "(measured)" in row["device"] else "datasheet",
+        origin=row["source"],
+        note=row["note"],
+    )
+
+
+def read_hardware(path: Path) -> Hardware:
+    """The hardware of a JSON file: a machine file that ``boundby machine -o`` wrote, or a spec.
+
+    A spec is an object with ``name``, ``bandwidth_gb_per_s`` and, where known, ``memory_gb``, ``kind`` and
+    ``peak_tflops``, an object of dense peaks by type (``fp32``, ``bf16``, ``fp8``, ``int8``, ``fp4``). ``like`` names a
+    shipped device whose other values hold.
+
+    Raises:
+        BoundbyError: ``hardware-spec``, ``file-too-large``, ``no-such-file`` and what a damaged machine file raises.
+    """
+    import msgspec
+
+    from boundby.results.files import read_file
+
+    try:
+        size = path.stat().st_size
+    except OSError:
+        size = 0  # reading it says what is wrong
+    if size > _LARGEST_FILE:
+        raise BoundbyError(
+            "file-too-large", f"{path} has {size:,} bytes, more than any machine file.", _ADVICE, status=EXIT_USAGE
+        )
+    data = read_file(path)
+    try:
+        content = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        _refuse(str(path), f"it is not JSON: {error}".split("\n")[0])
+    if isinstance(content, dict) and "schema" in content:
+        from boundby.results.machine_file import decode_machine
+
+        return hardware_from_machine(decode_machine(data, name=str(path)), name=path.stem)
+    if not isinstance(content, dict):
+        _refuse(str(path), "it holds no JSON object")
+    return hardware_from_spec(content, name=path.stem)
+
+
+def hardware_from_spec(spec: Mapping[str, Any], *, name: str) -> Hardware:
+    """The hardware a spec describes, refused where it cannot be.
+
+    Raises:
+        BoundbyError: ``hardware-spec``, or ``unknown-hardware`` for ``like``.
+    """
+    known = {"name", "like", "kind", "bandwidth_gb_per_s", "memory_gb", "peak_tflops", "source", "note"}
+    strange = sorted(set(spec) - known)
+    name = str(spec.get("name") or name)
+    if strange:
+        _refuse(name, f"{', '.join(map(repr, strange[:3]))} is no field of a spec; expected {', '.join(sorted(known))}")
+    base = find_hardware(str(spec["like"])) if spec.get("like") else None
+    if "bandwidth_gb_per_s" not in spec and base is None:
+        _refuse(name, "it has no bandwidth_gb_per_s")
+    given = spec.get("peak_tflops", {})
+    if not isinstance(given, Mapping):
+        _refuse(name, "peak_tflops is no object of rates by type")
+    unknown = sorted(set(given) - set(_PEAK_COLUMNS))
+    if unknown:
+        _refuse(name, f"peak_tflops names {unknown[0]!r}; expected {', '.join(_PEAK_COLUMNS)}")
+    bandwidth = base.bytes_per_s if base else math.nan
+    if "bandwidth_gb_per_s" in spec:
+        bandwidth = _number(spec["bandwidth_gb_per_s"], name, "bandwidth_gb_per_s") * 1e9
+    memory = base.memory_bytes if base else None
+    if spec.get("memory_gb") is not None:
+        memory = _number(spec["memory_gb"], name, "memory_gb") * 1e9
+    peaks = dict(base.peaks) if base else {}
+    peaks |= {key: _number(value, name, f"peak_tflops.{key}") * 1e12 for key, value in given.items()}
+    kind = str(spec.get("kind") or (base.kind if base else "unknown"))
+    if kind not in KINDS:
+        _refuse(name, f"kind {kind!r} is none of {', '.join(sorted(KINDS))}")
+    found = Hardware(
+        name=name,
+        kind=kind,
+        bytes_per_s=bandwidth,
+        memory_bytes=memory,
+        peaks=peaks,
+        source="file",
+        origin=str(spec.get("source") or "the spec file"),
+        note=str(spec.get("note") or ""),
+    )
+    check_hardware(found, like=base)
+    return found
+
+
+def check_hardware(hardware: Hardware, *, like: Hardware | None = None) -> None:
+    """Refuses a device whose numbers contradict each other, a shipped device of that name, or all that is built.
+
+    Args:
+        hardware: the device.
+        like: the shipped device that it is a variant of.
+
+    Raises:
+        BoundbyError: ``hardware-spec``.
+    """
+    name = hardware.name
+    _require(name, "a bandwidth", hardware.bytes_per_s, _BANDWIDTH_RANGE, "bytes/s")
+    if hardware.memory_bytes is not None:
+        _require(name, "a memory", hardware.memory_bytes, _MEMORY_RANGE, "bytes")
+    for key, peak in hardware.peaks.items():
+        _require(name, f"a {key} peak", peak, _PEAK_RANGE, "FLOP/s")
+    _compare_with_sheets(hardware, like)
+    wide = hardware.peaks.get("bf16")
+    ridge = wide / hardware.bytes_per_s if wide else None
+    if wide and ridge and not _RIDGE_RANGE[0] <= ridge <= _RIDGE_RANGE[1]:
+        _refuse(
+            name,
+            f"a bf16 peak of {wide / 1e12:,.6g} TFLOP/s to {hardware.bytes_per_s / 1e9:,.6g} GB/s is {ridge:,.3g} "
+            f"FLOP a byte; devices have {_RIDGE_RANGE[0]} to {_RIDGE_RANGE[1]:,.0f}",
+        )
+    if hardware.memory_bytes and hardware.bytes_per_s > 1000 * hardware.memory_bytes:
+        _refuse(
+            name,
+            f"{hardware.bytes_per_s / 1e9:,.6g} GB/s would read its {hardware.memory_bytes / 1e9:,.6g} GB over 1000 "
+            "times a second",
+        )
+    narrow = hardware.peaks.get("fp8")
+    if narrow and wide and narrow > 3.5 * wide:
+        _refuse(
+            name,
+            f"an fp8 peak of {narrow / wide:.1f} times the bf16 one counts sparsity; dense it is twice at most",
+        )
+    if wide and "fp32" in hardware.peaks and hardware.peaks["fp32"] > 1.01 * wide:
+        _refuse(name, "its fp32 peak is above its bf16 peak")
+
+
+def _compare_with_sheets(hardware: Hardware, like: Hardware | None) -> None:
+    """Compares with the shipped devices of that name, or, where there is none, with those of that very bandwidth."""
+    plain = _plain(hardware.name)
+    rows = _rows()
+    sheets = [like] if like else [_from_row(row) for one, row in rows.items() if _plain(one) == plain]
+    sheets = sheets or [
+        _from_row(row)
+        for one, row in rows.items()
+        if len(plain) >= 3 and (plain in _plain(one) or _plain(one) in plain)
+    ]
+    if sheets and all(not 0.2 <= hardware.bytes_per_s / sheet.bytes_per_s <= 1.5 for sheet in sheets):
+        sheet = sheets[0]
+        _refuse(
+            hardware.name,
+            f"{hardware.bytes_per_s / 1e9:,.6g} GB/s contradicts the {sheet.bytes_per_s / 1e9:,.6g} of {sheet.name}",
+        )
+    same_rate = [
+        sheet for sheet in map(_from_row, rows.values()) if abs(hardware.bytes_per_s / sheet.bytes_per_s - 1) < 0.005
+    ]
+    for key, peak in hardware.peaks.items():
+        dense = [(sheet.peaks[key], sheet.name) for sheet in sheets or same_rate if key in sheet.peaks]
+        if any(0.75 <= peak / one <= 1.3 for one, _ in dense):
+            continue
+        for one, sheet_name in dense:
+            if 1.9 <= peak / one <= 2.1:
+                _refuse(
+                    hardware.name,
+                    f"its {key} peak of {peak / 1e12:,.6g} TFLOP/s is twice the dense {one / 1e12:,.6g} of "
+                    f"{sheet_name}: that counts sparsity",
+                )
+        if sheets and dense and all(not 0.2 <= peak / one <= 1.5 for one, _ in dense):
+            _refuse(
+                hardware.name,
+                f"its {key} peak of {peak / 1e12:,.6g} TFLOP/s contradicts the {dense[0][0] / 1e12:,.6g} of "
+                f"{dense[0][1]}",
+            )
+
+
+def hardware_from_machine(machine: Machine, *, name: str) -> Hardware:
+    """A measured machine as hardware: its bandwidth of main memory, its matrix products, its cost of an op.
+
+    Raises:
+        BoundbyError: ``hardware-spec`` where no bandwidth of main memory was measured.
+    """
+    threads = machine.description.threads
+    mine = [one for one in machine.ceilings if one.threads in (threads, 1)]
+    bandwidth = _main_memory(mine)
+    if bandwidth is None:
+        _refuse(name, "the machine file holds no bandwidth of main memory")
+    peaks: dict[str, float] = {}
+    for one in mine:
+        if one.kind == "matmul" and one.unit == "flop/s" and one.stack == "torch" and one.dtype:
+            key = "bf16" if one.dtype == "fp16" else one.dtype
+            peaks[key] = max(peaks.get(key, 0.0), one.value)
+    overheads = [
+        one.value for one in mine if one.kind in ("launch", "overhead") and one.name in ("launch", "pointwise")
+    ]
+    described = machine.description
+    if described.device == "cpu":
+        known = described.cpu or name
+        kind, memory = "cpu", float(described.memory_limit_bytes or described.memory_bytes or 0) or None
+    else:
+        known = described.device_name or described.device
+        row = _find_row(known)
+        kind, memory = (row["kind"], _from_row(row).memory_bytes) if row else ("unknown", None)
+    return Hardware(
+        name=known,
+        kind=kind,
+        bytes_per_s=bandwidth,
+        memory_bytes=memory,
+        peaks={key: value for key, value in peaks.items() if key in _PEAK_COLUMNS},
+        source="measured",
+        origin=f"{name}, measured {described.measured_at or 'by boundby machine'}",
+        launch_s=min(overheads, default=None),
+    )
+
+
+def _main_memory(ceilings: list[Ceiling]) -> float | None:
+    """The fastest stream over the largest working set, whichever it is: what a floor stands on is the most within
+    reach.
+    """
+    streams = [one for one in ceilings if one.kind == "bandwidth" and one.unit == "byte/s" and one.name in _STREAMS]
+    largest = max((one.size_bytes or 0 for one in streams), default=0)
+    at_largest = [one for one in streams if (one.size_bytes or 0) == largest]
+    sound = [one for one in at_largest if not one.contradicted] or at_largest
+    return max((one.value for one in sound), default=None)
+
+
+def _number(value: object, name: str, field: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        _refuse(name, f"{field} is {value!r}; expected a positive number")
+    return float(value)
+
+
+def _require(name: str, what: str, value: float, band: tuple[float, float], unit: str) -> None:
+    if not (math.isfinite(value) and band[0] <= value <= band[1]):
+        _refuse(name, f"{what} of {value:.3g} {unit} is none that a device has ({band[0]:.0e} to {band[1]:.0e})")
+
+
+def _refuse(name: str, what: str) -> NoReturn:
+    raise BoundbyError("hardware-spec", f"{name} cannot be: {what}.", _ADVICE, status=EXIT_USAGE)

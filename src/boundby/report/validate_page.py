@@ -1,0 +1,160 @@
+"""Estimates beside measurements as text: errors of unseen rows first, then by engine, hardware and kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from boundby.llm.validate import Compared, Skipped, Summary, summaries, summarise
+from boundby.report.page import bullets, heading, indented, page_width, render_page
+from boundby.report.safe_text import clean, elide
+from boundby.results.units import format_percent, format_time, plural
+
+_WORST = 8
+_WIDE = 76
+_NAME_WIDTH = 26
+_KINDS = {"one device, batch 1": "1 device, batch 1", "one device, batched": "batched", "several devices": "devices"}
+
+
+def render_validation(
+    compared: Sequence[Compared],
+    skipped: Sequence[Skipped],
+    *,
+    each: bool,
+    width: int,
+    color: bool,
+    unicode: bool,
+) -> str:
+    """The errors as lines of text of at most ``width`` columns; the first line is the answer.
+
+    Args:
+        compared: rows with what was expected of them.
+        skipped: rows that could not be compared.
+        each: whether every row is listed.
+        width: columns; used between 40 and 100.
+        color: whether ANSI colours may be written.
+        unicode: whether characters beyond ASCII may be written.
+
+    Returns:
+        Text that ends in a newline.
+    """
+    columns = page_width(width)
+    return render_page(_parts(compared, skipped, columns, each=each, unicode=unicode), width=columns, color=color)
+
+
+def _parts(
+    compared: Sequence[Compared], skipped: Sequence[Skipped], width: int, *, each: bool, unicode: bool
+) -> Iterator[RenderableType]:
+    unseen = [one for one in compared if not one.used]
+    single = [one for one in unseen if one.kind == "one device, batch 1"]
+    main = single or unseen or list(compared)
+    if not main:
+        yield Text("No row could be compared.", style="bold")
+    else:
+        found = summarise("", main)
+        what = "on one device at batch 1" if single else "compared"
+        yield Text(
+            f"{plural(found.rows, 'measurement')} {what} that calibration never saw: off by "
+            f"{format_percent(found.mean)} on average, {format_percent(found.median)} in the median; "
+            f"{format_percent(found.inside)} lie inside their interval, which is "
+            f"+-{format_percent(found.half_width)} wide in the median.",
+            style="bold",
+        )
+        yield ""
+        yield from _all_groups(compared, unseen, width, unicode=unicode)
+        yield ""
+        shown = list(compared) if each else sorted(unseen or compared, key=lambda one: -abs(one.error))[:_WORST]
+        yield heading("Rows" if each else "Farthest off", "measured, expected; * calibration saw the row")
+        yield _rows(shown, width, unicode=unicode)
+    if skipped:
+        yield ""
+        yield heading("Not compared")
+        yield bullets(
+            ((Text(clean(f"row {one.row.id}: {one.reason}", unicode=unicode)), "") for one in skipped),
+            mark="  -",
+            mark_width=4,
+        )
+    yield ""
+    yield Text("Next     boundby validate --rows FILE.csv, for measurements of your own")
+
+
+def _all_groups(
+    compared: Sequence[Compared], unseen: Sequence[Compared], width: int, *, unicode: bool
+) -> Iterator[RenderableType]:
+    yield heading("Errors", "of expected against measured")
+    yield indented(
+        Text(
+            "mean and median without sign, bias with it; inside: rows within their interval, width: half of it. Beside "
+            "them the means of three simpler estimates: the roofline, 0.68 of bandwidth, 0.85 of bandwidth + 1.1 ms."
+        )
+    )
+    seen = [one for one in compared if one.used]
+    rows = summaries(unseen, lambda one: f"unseen, {_KINDS[one.kind]}")
+    rows += [summarise("seen by calibration", seen)] if seen else []
+    yield _table(rows, width, unicode=unicode)
+    groupings: tuple[tuple[str, Callable[[Compared], str]], ...] = (
+        ("By engine", lambda one: one.engine if one.engine_known else f"{one.engine} (no profile)"),
+        ("By kind of hardware", lambda one: one.hardware_kind),
+        ("By weights", lambda one: one.row.weights),
+    )
+    single = [one for one in unseen if one.kind == "one device, batch 1"]
+    rest = [one for one in unseen if one.kind != "one device, batch 1"]
+    for title, by in groupings:
+        if single:
+            yield ""
+            yield heading(title, "unseen rows, one device, batch 1")
+            yield _table(summaries(single, by), width, unicode=unicode)
+    if rest:
+        yield ""
+        yield heading("Several devices, and batches", "by engine; calibration saw none of these")
+        yield _table(summaries(rest, groupings[0][1]), width, unicode=unicode)
+
+
+def _table(found: Sequence[Summary], width: int, *, unicode: bool) -> Table:
+    wide = width >= _WIDE
+    table = Table.grid(padding=(0, 1, 0, 0))
+    head = ["", "rows", "mean", "median", "bias", "inside", "width", "roof", "0.68", "+1.1"]
+    kept = range(len(head)) if wide else (0, 1, 2, 3, 5)
+    for index in kept:
+        table.add_column(justify="left" if index == 0 else "right", overflow="fold")
+    table.add_row(*(Text(head[index], style="dim") for index in kept))
+    for one in found:
+        cells = [
+            f"  {elide(clean(one.name, unicode=unicode), _NAME_WIDTH if wide else 16, unicode=unicode)}",
+            f"{one.rows}",
+            format_percent(one.mean),
+            format_percent(one.median),
+            f"{one.bias:+.0%}",
+            format_percent(one.inside),
+            f"{one.half_width:.0%}",
+            format_percent(one.roofline_mean),
+            format_percent(one.share_mean),
+            format_percent(one.fixed_mean),
+        ]
+        table.add_row(*(Text(cells[index]) for index in kept))
+    return table
+
+
+def _rows(shown: Sequence[Compared], width: int, *, unicode: bool) -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for _ in range(3):
+        table.add_column(justify="right", overflow="fold")
+    for one in shown:
+        row = one.row
+        devices = "" if row.devices == 1 else f"{row.devices:g} x "
+        batch = "" if row.batch == 1 else f", batch {row.batch}"
+        told = f"{one.model} {row.weights}, {devices}{row.hardware}, {row.engine}{batch}"
+        outside = "" if one.inside else " out"
+        table.add_row(
+            Text(f"  {elide(clean(row.id, unicode=unicode), 8, unicode=unicode)}{'*' if one.used else ''}"),
+            Text(clean(told, unicode=unicode)),
+            Text(format_time(row.step_s, unicode=unicode)),
+            Text(format_time(one.expected_s.value, unicode=unicode)),
+            Text(f"{one.error:+.0%}{outside}"),
+        )
+    return table

@@ -1,0 +1,154 @@
+"""Fusion by source line: the library function it names, and the gain by passes and by functions."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from made_up_rows import STEP_S, report_of, row
+from rows_made_up import applied
+
+from boundby.remedies import fusion
+from boundby.remedies.contract import CannotTell, Evidence, NotApplicable
+from boundby.remedies.fused_times import fused_time, generated_ratio
+from boundby.remedies.pointwise_chains import pointwise_chains
+from boundby.results.machine import Ceiling
+from boundby.results.remedy import Predicted, ScriptFacts
+
+N = 1 << 20
+
+
+def op(name, reads, share, *, calls=1, code="y = a * b + c", function_s=0.0, memory_s=None, **fields):
+    sizes = {
+        "bytes_read": int(4 * N * reads) * calls,
+        "bytes_written": 4 * N * calls,
+        "pointwise_flops": N * calls,
+        "calls": calls,
+    }
+    made = row(name, str(N), share, **({"code": code, "line": 9} | sizes | fields))
+    memory = share * STEP_S if memory_s is None else memory_s
+    return dataclasses.replace(made, floors=dataclasses.replace(made.floors, memory_s=memory, pointwise_s=function_s))
+
+
+@pytest.fixture
+def evidence(sample_report):
+    def make(*rows, ceilings=()):
+        report = report_of(sample_report("memory"), *rows)
+        machine = dataclasses.replace(report.machine, ceilings=(*report.machine.ceilings, *ceilings))
+        report = dataclasses.replace(report, machine=machine)
+        return Evidence(report=report, machine=machine, facts=ScriptFacts())
+
+    return make
+
+
+def function(name, value, stack="torch"):
+    return Ceiling(kind="function", name=name, dtype="fp32", value=value, low=value, high=value, unit="s", stack=stack)
+
+
+MULTIPLY_ADD = (op("mul", 2, 0.3), op("add", 2, 0.3))
+GELU_CODE = "return 0.5 * x * (1 + torch.tanh(0.79 * (x + 0.044715 * x * x * x)))"
+
+
+def test_where_memory_binds_the_gain_is_the_ratio_of_passes(evidence):
+    found = fusion.predict(evidence(*MULTIPLY_ADD))
+    assert isinstance(found, Predicted)
+    # 60% of the step falls to four sixths of itself.
+    assert found.speedup == pytest.approx(1 / (0.4 + 0.6 * 4 / 6), rel=0.01)
+    assert found.low <= found.speedup <= found.high
+    assert "train.py:9: 6 -> 4" in found.reason
+    assert "then bound by memory" in found.reason
+    assert found.change == "train.py:9: torch.addcmul(c, a, b) if it is that"
+
+
+def test_where_the_function_binds_little_is_gained(evidence):
+    code = "y = torch.lgamma(torch.lgamma(x))"
+    found = fusion.predict(evidence(op("lgamma", 1, 0.9, calls=2, code=code, function_s=0.09, memory_s=0.01)))
+    assert 1.0 < found.speedup < 1.15
+    assert "4 -> 2" in found.reason
+    assert "then bound by its functions" in found.reason
+
+
+def test_compiled_functions_are_used_where_they_were_measured(evidence):
+    rows = (op("cos", 1, 0.9, calls=2, code="y = torch.cos(torch.cos(x))", function_s=0.09, memory_s=0.001),)
+    twice_as_fast = (function("cos", 1e-9), function("cos", 0.5e-9, stack="torch.compile"))
+    known = evidence(*rows, ceilings=twice_as_fast)
+    assert generated_ratio("cos", known.machine).value == 0.5
+    assert generated_ratio("lgamma", known.machine) is None
+    assert fusion.predict(known).speedup > 1.5
+
+
+def test_a_hand_written_gelu_is_named_with_its_gradient(evidence):
+    rows = (
+        op("mul", 1.5, 0.3, calls=6, code=GELU_CODE),
+        op("add", 1.5, 0.1, calls=2, code=GELU_CODE),
+        op("tanh", 1, 0.2, code=GELU_CODE, function_s=0.018),
+        op("mul", 2, 0.3, calls=8, code=GELU_CODE, phase="backward"),
+        op("tanh_backward", 2, 0.05, code=GELU_CODE, phase="backward"),
+    )
+    (place,) = fusion.fusible_places(pointwise_chains(evidence(*rows).report), evidence(*rows).report)
+    assert len(place.chains) == 2
+    assert place.library.call == 'F.gelu(x, approximate="tanh")'
+    assert fusion.predict(evidence(*rows)).speedup > 1.5
+
+
+@pytest.mark.parametrize(
+    ("names", "call"),
+    [
+        (("amax", "sub", "exp", "sum", "div"), "F.softmax(x, dim)"),
+        (("sub", "exp", "sum", "log"), "F.log_softmax(x, dim)"),
+        (("sigmoid", "mul"), "F.silu(x)"),
+        (("sub", "pow", "mean"), "F.mse_loss(a, b)"),
+        (("erf", "mul", "add"), "F.gelu(x)"),
+        (("mean", "sub", "pow", "rsqrt", "mul"), "F.layer_norm"),
+        (("pow", "mean", "rsqrt", "mul"), "F.rms_norm"),
+        (("sin", "cos", "add"), None),
+        (("sigmoid", "mul", "tanh"), None),
+    ],
+)
+def test_library_functions_are_told_from_the_ops(evidence, names, call):
+    report = evidence(*(op(name, 1, 0.1, code="y = (") for name in names)).report
+    (chain,) = pointwise_chains(report)
+    found = fusion.library_for(chain)
+    assert (found.call if found else None) == call
+
+
+def test_an_interval_holds_what_it_says(evidence):
+    report = evidence(*MULTIPLY_ADD).report
+    (chain,) = pointwise_chains(report)
+    time = fused_time(chain, report)
+    assert time.now_s == pytest.approx(0.06)
+    assert time.fused_s.low < time.fused_s.value < time.fused_s.high
+    assert time.saved.value == pytest.approx(time.now_s - time.fused_s.value)
+
+
+def test_fresh_memory_for_what_lies_between_is_saved(evidence, sample_report):
+    from boundby.results.report import PageFaults
+
+    rows = (op("mul", 2, 0.3, faults=1000, memory_s=0.005), op("add", 2, 0.3, faults=1000, memory_s=0.005))
+    report = dataclasses.replace(
+        evidence(*rows).report, page_faults=PageFaults(per_step=2000, seconds_each=25e-6, time_s=0.05)
+    )
+    (chain,) = pointwise_chains(report)
+    assert fused_time(chain, report).fused_s.value == pytest.approx(0.0317, rel=0.02)
+
+
+@pytest.mark.parametrize("path", ["/usr/lib/python3/site-packages/net.py", "<string>"])
+def test_installed_code_is_not_the_user_s_to_change(evidence, path):
+    rows = [dataclasses.replace(one, path=path) for one in MULTIPLY_ADD]
+    assert isinstance(fusion.predict(evidence(*rows)), NotApplicable)
+
+
+def test_chains_that_take_no_time_are_not_named(evidence):
+    assert isinstance(fusion.predict(evidence(op("mul", 2, 1e-4), op("add", 2, 1e-4))), NotApplicable)
+
+
+def test_without_compiler_and_library_function_it_cannot_be_told(evidence, monkeypatch):
+    monkeypatch.setattr("boundby.remedies.fusion.has_compiler", lambda: False)
+    rows = (op("cos", 1, 0.9, calls=2, code="y = torch.cos(torch.cos(x))"),)
+    assert isinstance(fusion.predict(evidence(*rows)), CannotTell)
+
+
+def test_nothing_is_applied_from_outside():
+    found = applied("fusion", "")
+    assert found["seen"] == {}
+    assert "source lines" in found["refused"][0]
