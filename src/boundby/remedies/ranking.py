@@ -76,7 +76,8 @@ def after_trial(
         return replace(remedy, failed=failed, took_effect=took_effect, effect=effect, advice="unknown")
     predicted = remedy.predicted
     held = None
-    if predicted is not None:
+    # A change that did not take place says nothing of the prediction.
+    if predicted is not None and took_effect is not False:
         held = predicted.low <= measured.speedup <= predicted.high
     advice: Advice = "unknown" if took_effect is False else advice_for(measured)
     return replace(remedy, measured=measured, took_effect=took_effect, effect=effect, held=held, advice=advice)
