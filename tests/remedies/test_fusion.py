@@ -112,6 +112,22 @@ def test_library_functions_are_told_from_the_ops(evidence, names, call):
     assert (found.call if found else None) == call
 
 
+def test_neighbouring_lines_are_told_apart_by_their_library_functions(evidence):
+    first, second = "e = torch.exp(x - x.amax(-1, keepdim=True))", "y = e / e.sum(-1, keepdim=True)"
+    rows = [op(name, 1, 0.1, code=first, line=7) for name in ("amax", "sub", "exp")]
+    rows += [op(name, 1, 0.1, code=second, line=8) for name in ("sum", "div")]
+    rows += [
+        op(name, 1, 0.1, calls=calls, code=GELU_CODE, line=9) for name, calls in (("mul", 6), ("add", 2), ("tanh", 1))
+    ]
+    report = evidence(*rows).report
+    assert len(pointwise_chains(report)) == 1
+    places = fusion.fusible_places(pointwise_chains(report), report)
+    assert {(one.chains[0].first_line, one.chains[0].line, one.library.call) for one in places} == {
+        (7, 8, "F.softmax(x, dim)"),
+        (9, 9, 'F.gelu(x, approximate="tanh")'),
+    }
+
+
 def test_an_interval_holds_what_it_says(evidence):
     report = evidence(*MULTIPLY_ADD).report
     (chain,) = pointwise_chains(report)

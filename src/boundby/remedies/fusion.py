@@ -14,7 +14,7 @@ from typing import Any
 from boundby.remedies.compiled_calls import call_s, has_compiler
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.fused_times import FusedTime, fused_time
-from boundby.remedies.pointwise_chains import Chain, pointwise_chains
+from boundby.remedies.pointwise_chains import Chain, chain_of, pointwise_chains
 from boundby.remedies.predicting import predicted_from_saving
 from boundby.results.interval import Interval, interval
 from boundby.results.report import Report
@@ -110,13 +110,12 @@ def fusible_places(chains: Sequence[Chain], report: Report) -> tuple[Place, ...]
         report: with the machine's ceilings.
     """
     lines: dict[tuple[str, int, int], list[Chain]] = {}
-    for one in chains:
-        if one.phase == "backward":
-            continue
+    forward = [part for one in chains if one.phase != "backward" for part in _by_library(one)]
+    for one in forward:
         lines.setdefault((one.path, one.first_line, one.line), []).append(one)
     for one in chains:
         if one.phase == "backward":
-            same = next((key for key, (forward, *_) in lines.items() if forward.overlaps(one)), None)
+            same = next((key for key, (first, *_) in lines.items() if first.overlaps(one)), None)
             lines.setdefault(same or (one.path, one.first_line, one.line), []).append(one)
     places = [_place(found, report) for found in lines.values()]
     return tuple(sorted(places, key=lambda one: -one.saved.value))
@@ -130,6 +129,24 @@ def library_for(chain: Chain) -> Library | None:
         if fits and one.ops[0] <= each <= one.ops[1]:
             return one
     return None
+
+
+def _by_library(chain: Chain) -> list[Chain]:
+    """A chain of several lines in parts, where a library function does some of the lines and none does all."""
+    lines = sorted({row.line or 0 for row in chain.rows})
+    if library_for(chain) is not None:
+        return [chain]
+    for count in range(len(lines) - 1, 0, -1):
+        for at in range(len(lines) - count + 1):
+            part = _lines_of(chain, lines[at : at + count])
+            if part is not None and library_for(part) is not None:
+                beside = (_lines_of(chain, lines[:at]), _lines_of(chain, lines[at + count :]))
+                return [part, *(one for rest in beside if rest is not None for one in _by_library(rest))]
+    return [chain]
+
+
+def _lines_of(chain: Chain, lines: Sequence[int]) -> Chain | None:
+    return chain_of([row for row in chain.rows if row.line in lines])
 
 
 def _place(chains: Sequence[Chain], report: Report) -> Place:

@@ -86,7 +86,7 @@ def pointwise_chains(report: Report) -> tuple[Chain, ...]:
     Args:
         report: any report; one without ops has none. Optimizers are left out, whose kernels are another remedy's.
     """
-    chains = [chain for group in _groups(report.ops) if (chain := _chain(group)) is not None]
+    chains = [chain for group in _groups(report.ops) if (chain := chain_of(group)) is not None]
     written = [one for one in chains if one.phase != "backward"]
     # The gradient of a single op is no chain of the user's, even where gradients are added up.
     kept = [one for one in chains if one.phase != "backward" or any(one.overlaps(other) for other in written)]
@@ -142,7 +142,12 @@ def _moves(row: OpRow) -> bool:
     return row.bytes_read + row.bytes_written > 0
 
 
-def _chain(rows: list[OpRow]) -> Chain | None:
+def chain_of(rows: Sequence[OpRow]) -> Chain | None:
+    """Rows of one piece of code as a chain; None where they are no two ops.
+
+    Args:
+        rows: elementwise ops and reductions of the same path, module and phase.
+    """
     pointwise = [row for row in rows if is_pointwise(row)]
     if not pointwise:
         return None

@@ -45,6 +45,8 @@ SHORT_S = 2e-4
 MOST_FLOPS = 70_000_000
 # Attention's small products run at a part of that speed.
 ATTENTION_SLOWER = 10.0
+# With fewer images than these, casting a convolution's weights weighs more in the probe than it does in the step.
+CONVOLUTION_MORE = 3.0
 # The last rows of a product make no other code run; with fewer, it is another product.
 FEWEST_ROWS = 128
 # With this few rows a product's time is that of reading its weights.
@@ -124,7 +126,7 @@ def product_replay(kind: Kind, *, most_flops: int = MOST_FLOPS) -> Replay | None
         batch = _fewer(left[0], factor, 1)
         return Replay(call=torch.matmul, shapes=((batch, *left[1:]), (batch, *right[1:])))
     if kind.op == "convolution":
-        return _convolution(kind, factor)
+        return _convolution(kind, factor * CONVOLUTION_MORE)
     if len(shapes) >= 3:
         batch = _fewer(shapes[0][0], factor / ATTENTION_SLOWER, 1)
         three = tuple((batch, *shape[1:]) for shape in shapes[:3])
