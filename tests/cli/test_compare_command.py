@@ -75,8 +75,9 @@ def test_names_are_as_long_as_they_must_be(tmp_path: Path) -> None:
         (tmp_path / folder / "r.json").write_bytes(OVERHEAD.read_bytes())
     done = compare(tmp_path / "before" / "r.json", tmp_path / "after" / "r.json")
     assert "before/r.json" in done.stdout.decode().split("What each says")[0]
-    *told, _next = done.stdout.decode().strip().splitlines()
-    assert str(tmp_path) not in "\n".join(told)
+    told, _, following = done.stdout.decode().rpartition("Next ")
+    assert str(tmp_path) not in told
+    assert "".join(following.split()) == f"boundbyshow{tmp_path}/after/r.json"
 
 
 def test_times_of_two_machines(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def op(name, reads, share, *, calls=1, code="y = a * b + c", function_s=0.0, mem
 @pytest.fixture
 def evidence(sample_report):
     def make(*rows, ceilings=()):
-        report = report_of(sample_report("memory"), *rows)
+        seen = sum(one.share for one in rows)
+        report = report_of(sample_report("memory"), *rows, host=max(0.0, 1.0 - seen))
         machine = dataclasses.replace(report.machine, ceilings=(*report.machine.ceilings, *ceilings))
         report = dataclasses.replace(report, machine=machine)
         return Evidence(report=report, machine=machine, facts=ScriptFacts())
@@ -126,6 +127,15 @@ def test_neighbouring_lines_are_told_apart_by_their_library_functions(evidence):
         (7, 8, "F.softmax(x, dim)"),
         (9, 9, 'F.gelu(x, approximate="tanh")'),
     }
+
+
+def test_time_that_nothing_explains_may_be_the_chain_s(evidence):
+    known = evidence(*MULTIPLY_ADD)
+    parts = dataclasses.replace(known.report.overhead_parts, host=0.0)
+    report = dataclasses.replace(known.report, overhead_parts=parts)
+    found, surely = fusion.predict(dataclasses.replace(known, report=report)), fusion.predict(known)
+    assert found.high > surely.high
+    assert found.low == surely.low
 
 
 def test_an_interval_holds_what_it_says(evidence):

@@ -104,7 +104,7 @@ def test_a_script_that_ends_too_soon_is_a_result_with_the_reason(script, steps, 
 def test_a_script_without_steps_is_a_result_with_the_reason(script):
     done = trial(script("import torch\nprint('done')\n"))
     assert done.measured is None
-    assert "status 0" in done.failed
+    assert "ended by itself" in done.failed
 
 
 def test_nothing_is_left_behind(script, tmp_path):
@@ -135,3 +135,27 @@ def test_an_interrupted_trial_ends_its_processes(script, tmp_path):
 def _running(words: str) -> int:
     listed = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return sum(words in line and "boundby.remedies.turns" in line for line in listed.splitlines())
+
+
+def test_a_script_that_sets_no_seed_has_no_results_to_compare(script):
+    done = trial(script(TRAINING.format(steps=10**6, extra="").replace("torch.manual_seed(0)", "")))
+    assert done.measured is not None
+    assert done.numerics is None
+
+
+def test_a_terminated_try_ends_its_processes_and_leaves_every_file_as_it_was(script, tmp_path):
+    text = TRAINING.format(steps=10**6, extra="open('log.txt', 'a').write('x')")
+    script(text.replace("import torch", "import torch; open('log.txt', 'w').write('anew')", 1))
+    (tmp_path / "log.txt").write_text("kept")
+    command = [sys.executable, "-m", "boundby", "try", "--budget", "600", "fused-optimizer", "train.py"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=tmp_path)
+    mine = f"--folder {tmp_path}"
+    deadline = time.monotonic() + 120
+    while _running(mine) < 2 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.1)
+    assert _running(mine) == 2
+    process.terminate()
+    process.wait(30)
+    assert _running(mine) == 0
+    assert (tmp_path / "log.txt").read_text() == "kept"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["log.txt", "train.py"]

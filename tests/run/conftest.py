@@ -14,8 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from black_box import Runner
 
 _PLACE_OF_CEILINGS = (
-    "from boundby.machine.store import machine_key, machine_path;"
-    "print(machine_path(machine_key(threads=None)))"
+    "from boundby.machine.store import machine_key, machine_path;print(machine_path(machine_key(threads=None)))"
 )
 _FIRST = "first-stderr.txt"
 

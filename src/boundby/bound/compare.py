@@ -119,7 +119,7 @@ def _side(report: Report, name: str) -> Side:
 def _compare_times(a: Report, b: Report) -> TimeChange:
     time_a, time_b = a.step.time_s, b.step.time_s
     whole_a, whole_b = (interval(one.median, one.low, one.high) for one in (time_a, time_b))
-    if min(time_a.low, time_b.low) <= 0:
+    if min(time_a.low, time_b.low, time_a.median, time_b.median) <= 0:
         return TimeChange(a_s=whole_a, b_s=whole_b, ratio=None, differs=None, noise=None)
     bursty = any(one.code == "input-bursty" for report in (a, b) for one in report.findings)
     found: Ratio | None = None

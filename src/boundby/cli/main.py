@@ -148,6 +148,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         args: the arguments after the program's name; those of this process where None.
     """
     arguments = list(sys.argv[1:] if args is None else args)
+    if sys.stdout is None:  # it was closed before the process began
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # open for as long as the process lasts
     try:
         status = _invoke(arguments)
         _flush_output()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -71,10 +72,14 @@ def try_command(
         return
     if output is not None:
         check_writable(output, force=force)
+    # A scheduler's signal ends the trials as an interrupt does: no process and no folder is left behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     wanted = []
     while words and words[0] in MODULES:
         wanted.append(words[0])
         words = words[1:]
+    if words and words[0].startswith("-") and wanted:
+        raise click.UsageError(f"Options come before the remedies: boundby try {words[0]} ... {wanted[0]} SCRIPT")
     own_script = not words and module is None
     target = Target(name=EMBEDDED_DEFAULT, is_module=True) if own_script else split_command(words, module)
     if not target.is_module and not Path(target.name).exists() and not target.name.endswith(".py"):
@@ -94,14 +99,20 @@ def try_command(
 
 def _explained(target: Target) -> Report:
     """The script run and explained in a process of its own, as `boundby run --stop` does."""
+    from boundby.remedies.aside import make_aside
     from boundby.results.files import decode_report
 
     with tempfile.TemporaryDirectory(prefix="boundby-try-") as folder:
-        place = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "boundby", "run", "--stop", "-o", str(place)]
+        place, aside = Path(folder) / "report.json", Path(folder) / "as-it-is"
+        aside.mkdir()
+        make_aside(Path.cwd(), aside)
+        command = [sys.executable, "-P", "-m", "boundby.remedies.explained_aside", str(Path.cwd())]
+        command += ["boundby", "run", "--stop", "-o", str(place)]
         command += ["-m"] * target.is_module + [target.name, *target.args]
         click.echo("boundby: running the script as it is", err=True)
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        done = subprocess.run(
+            command, cwd=aside, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+        )
         if not place.exists():
             lines = [line for line in done.stderr.splitlines() if line.strip()]
             raise BoundbyError(
@@ -113,11 +124,12 @@ def _explained(target: Target) -> Report:
 
 
 def _with_trials(report: Report, target: Target, wanted: list[str], *, budget_s: float, everything: bool) -> Report:
-    from boundby.remedies.registry import compatible
+    from boundby.remedies.registry import compatible, remedy_named
     from boundby.results.remedy import Remedy
 
     known = {one.name: one for one in report.remedies}
-    chosen = wanted or [one.name for one in report.remedies if everything or one.advice != "skip"]
+    worth_trying = [one.name for one in report.remedies if everything or one.advice != "skip"]
+    chosen = [name for name in wanted or worth_trying if not getattr(remedy_named(name), "ADVICE_ONLY", False)]
     tried: list[Remedy] = []
     for number, name in enumerate(chosen, start=1):
         remedy = known.get(name) or Remedy(name=name)

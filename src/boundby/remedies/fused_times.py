@@ -23,6 +23,8 @@ _DTYPES = {4: "fp32", 2: "bf16", 8: "fp64"}
 OVERLAP = 0.125
 # Less than this share of its floors no op takes; a smaller one was taken too much off for starting and page faults.
 LEAST_BESIDE = 0.6
+# Where less of a step is seen, the rest is not spread over it.
+LEAST_SEEN = 0.2
 # Ceilings and the kernels that a compiler writes differ by this much.
 CODE_BAND = 0.12
 
@@ -107,6 +109,16 @@ def _beside_floors(report: Report, rows: Sequence[OpRow], faults: float) -> floa
 
 def _kernel_s(memory_s: float, functions_s: float, overlap: float) -> float:
     return max(memory_s, functions_s) + overlap * min(memory_s, functions_s)
+
+
+def most_of(report: Report) -> float:
+    """How many times longer than seen ops may really take: time of the step that nothing explains may be theirs.
+
+    Args:
+        report: its ops' shares, waiting for input and host code are what is seen of the step.
+    """
+    seen = sum(row.share for row in report.ops) + report.split.input.value + report.overhead_parts.host
+    return 1.0 / min(1.0, max(LEAST_SEEN, seen))
 
 
 def generated_ratio(name: str, machine: Machine) -> Interval | None:

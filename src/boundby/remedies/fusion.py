@@ -13,7 +13,7 @@ from typing import Any
 
 from boundby.remedies.compiled_calls import call_s, has_compiler
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
-from boundby.remedies.fused_times import FusedTime, fused_time
+from boundby.remedies.fused_times import FusedTime, fused_time, most_of
 from boundby.remedies.pointwise_chains import Chain, chain_of, pointwise_chains
 from boundby.remedies.predicting import predicted_from_saving
 from boundby.results.interval import Interval, interval
@@ -91,11 +91,12 @@ def predict(evidence: Evidence) -> Prediction:
         return CannotTell("no library function is known for its chains, and no C++ compiler is here to make one")
     told = places[:MOST_LINES]
     more = f" and {len(places) - len(told)} more lines" if len(places) > len(told) else ""
+    most = most_of(report)
     return predicted_from_saving(
         report,
-        sum(one.saved.value for one in places),
+        (1.0 + most) / 2.0 * sum(one.saved.value for one in places),
         sum(one.saved.low for one in places),
-        sum(one.saved.high for one in places),
+        most * sum(one.saved.high for one in places),
         reason="; ".join(_told(one) for one in told) + more,
         change="; ".join(_advice(one) for one in told),
         changes_numbers=CHANGES_NUMBERS,

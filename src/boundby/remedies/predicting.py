@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from boundby.remedies.contract import CannotTell, Compared, Prediction
 from boundby.results.remedy import Predicted
 from boundby.results.report import Report
+from boundby.results.units import format_time
 
 # A probe's own seconds and those of the same work inside the step differ by this much: other caches, other neighbours.
 PROBE_BAND = 0.15
@@ -49,8 +50,8 @@ def replaced_part(
         saved,
         low,
         high,
-        reason=f"{what} takes {base * 1e3:.3g} ms of the step's {step * 1e3:.3g} ms; it would take "
-        f"{(base - saved) * 1e3:.3g} ms",
+        reason=f"{what} takes {format_time(base)} of the step's {format_time(step)}; it would take "
+        f"{format_time(base - saved)}",
         change=change,
         changes_numbers=changes_numbers,
     )

@@ -60,11 +60,12 @@ def remedy_named(name: str) -> RemedyModule:
     """
     module = MODULES.get(name)
     if module is None:
-        near = get_close_matches(name, MODULES, n=3) or list(MODULES)
+        near = get_close_matches(name, MODULES, n=3)
+        hint = f"Did you mean {' or '.join(near)}? " if near else ""
         raise BoundbyError(
             "unknown-remedy",
             f"there is no remedy {name!r}",
-            f"Did you mean {' or '.join(near)}? boundby try --list shows all.",
+            f"{hint}boundby try --list shows all.",
             status=EXIT_USAGE,
         )
     return cast(RemedyModule, importlib.import_module(f"boundby.remedies.{module}"))

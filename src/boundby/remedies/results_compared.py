@@ -29,3 +29,10 @@ def first_numbers(value: Any) -> list[float] | None:
         return None
     numbers: list[float] = tensor.detach().reshape(-1)[:OUTPUT_ELEMENTS].double().tolist()
     return numbers
+
+
+def torch_seed() -> int:
+    """The seed of torch's numbers on the CPU: drawn anew in each process unless the script sets it."""
+    import torch
+
+    return torch.initial_seed()

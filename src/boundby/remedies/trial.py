@@ -75,6 +75,7 @@ class Seen:
     losses: dict[int, float] = field(default_factory=dict)
     outputs: dict[int, list[float]] = field(default_factory=dict)
     peak_bytes: int | None = None
+    seed: int | None = None
     took_effect: bool = False
     effect: str = ""
 
@@ -164,9 +165,12 @@ class LiveRun:
         if message["event"] == "end":
             watching = "; ".join(message["watching"])
             why = message["error"] or watching or f"the script ended with status {message['status']}"
+            if message["status"] == 0 and not message["error"] and not watching:
+                why = "the script ended by itself; let it run for more steps"
             raise TrialFailed(f"{why}, before there was a result")
         os.killpg(self._process.pid, signal.SIGSTOP)
         self.seen.peak_bytes = message["peak_bytes"]
+        self.seen.seed = message["seed"]
         self.seen.losses |= {int(step): loss for step, loss in message["losses"].items()}
         self.seen.outputs |= {int(step): output for step, output in message["outputs"].items()}
         return message
@@ -272,7 +276,12 @@ def _noise(turns: Sequence[float]) -> float:
 
 
 def numerics(base: Seen, changed: Seen) -> Numerics | None:
-    """How the results of the same steps differ; None where there is nothing to compare."""
+    """How the results of the same steps differ; None where there is nothing to compare, or chance is in it.
+
+    A script that sets no seed begins each run with other numbers, whose results say nothing of a remedy.
+    """
+    if base.seed != changed.seed:
+        return None
     steps = sorted(base.losses.keys() & changed.losses.keys())
     if steps:
         apart = [_relative(base.losses[step], changed.losses[step]) for step in steps]

@@ -14,9 +14,11 @@ It reads one a line: ``{"steps": 20}`` lets it go on for so many steps.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -31,7 +33,9 @@ from boundby.capture.session import Session
 from boundby.remedies.aside import Guard, guard_torch_save
 from boundby.remedies.contract import Effects
 from boundby.remedies.registry import remedy_named
-from boundby.remedies.results_compared import COMPARED_STEPS, OUTPUT_ELEMENTS, first_tensor
+from boundby.remedies.results_compared import COMPARED_STEPS, OUTPUT_ELEMENTS, first_tensor, torch_seed
+
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 @dataclass(slots=True)
@@ -176,6 +180,7 @@ class Turns:
             "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "took_effect": self._effects.took_effect,
             "effect": self._effects.text(),
+            "seed": torch_seed(),
         }
         self._line.tell(message | more | self._results.take())
         self._seconds = []
@@ -199,6 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("args", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
     began_ns = time.perf_counter_ns()
+    _end_with_the_trial()
     line = Line(os.fdopen(options.to_trial, "w"), os.fdopen(options.from_trial, "r"))
     effects, results = Effects(), Results()
     remedies = [remedy_named(name) for name in options.remedy]
@@ -233,6 +239,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
     )
     return abs(outcome.status)
+
+
+def _end_with_the_trial() -> None:
+    """Ask Linux to end this process with its parent, however that ends; a stopped one could not notice by itself."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from boundby.results.files import FORMATS
 from boundby.results.report import Report
 
 _OUTPUT_OPTIONS = ("-o", "--output")
+_WITH_VALUE = frozenset({*_OUTPUT_OPTIONS, "--warmup", "--steps", "--watch", "--machine", "--budget"})
 
 
 def next_command(report: Report) -> str:
@@ -41,6 +42,13 @@ def rerun_command(report: Report, output: str) -> str:
 def _output_place(command: tuple[str, ...]) -> int | None:
     """Where the command names the report's file. boundby's options come before the script and its own."""
     for place, (option, value) in enumerate(pairwise(command)):
+        if place < 2:
+            continue
+        before = command[place - 1]
+        if not option.startswith("-") and not (before.startswith("-") and before in _WITH_VALUE):
+            return None  # the script
         if option in _OUTPUT_OPTIONS and os.path.splitext(value)[1].lower() in FORMATS:
             return place + 1
+        if option == "-m":
+            return None
     return None

@@ -28,25 +28,27 @@ def render_remedies(remedies: Sequence[Remedy], *, unicode: bool) -> Iterator[Re
     """
     if not remedies:
         return
-    tried = any(one.measured is not None or one.failed for one in remedies)
-    yield heading("What would help" if not tried else "What helped", _meaning(tried=tried))
-    told = [one for one in remedies if not _is_dismissed(one)]
+    tried = [one for one in remedies if one.measured is not None or one.failed]
+    if tried:
+        yield heading("What helped", "times as fast; measured in turns with the script as it is")
+        yield bullets([(_paragraph(one, unicode=unicode), f"  {_mark(one)}") for one in tried], mark_width=11)
+    rest = [one for one in remedies if one not in tried]
+    if not rest:
+        return
+    if tried:
+        yield ""
+    yield heading("What would help" if not tried else "Not tried", "times as fast, predicted")
+    told = [one for one in rest if not _is_dismissed(one)]
     items = [(_paragraph(one, unicode=unicode), f"  {_mark(one)}") for one in told]
     if items:
         yield bullets(items, mark_width=11)
-    dismissed = [one for one in remedies if _is_dismissed(one)]
+    dismissed = [one for one in rest if _is_dismissed(one)]
     if dismissed:
         names = [f"{one.name} ({_times(one.predicted)})" for one in dismissed[:_NOT_WORTH_SHOWN] if one.predicted]
-        rest = f" and {len(dismissed) - len(names)} more" if len(dismissed) > len(names) else ""
+        more = f" and {len(dismissed) - len(names)} more" if len(dismissed) > len(names) else ""
         yield bullets(
-            [(Text(clean(f"{', '.join(names)}{rest}", unicode=unicode)), "  skip")], mark_width=11, style="dim"
+            [(Text(clean(f"{', '.join(names)}{more}", unicode=unicode)), "  skip")], mark_width=11, style="dim"
         )
-
-
-def _meaning(*, tried: bool) -> str:
-    return (
-        "times as fast; measured in turns with the script as it is" if tried else "times as fast, predicted; not tried"
-    )
 
 
 def _is_dismissed(remedy: Remedy) -> bool:
@@ -77,8 +79,13 @@ def _paragraph(remedy: Remedy, *, unicode: bool) -> Text:
         parts.append(remedy.predicted.reason)
     else:
         parts.append(f"not predicted: {remedy.why}")
+    if remedy.failed:
+        text.append(clean(f": {'; '.join(parts)}.", unicode=unicode), style="not bold")
+        return text
     if remedy.numerics is not None:
         parts.append(_difference(remedy.numerics))
+    elif remedy.measured is not None:
+        parts.append("results not compared: the script sets no seed, or shows none")
     change = remedy.predicted.change if remedy.predicted is not None else ""
     if change and remedy.advice != "skip":
         parts.append(f"to do: {change}")

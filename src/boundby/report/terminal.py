@@ -66,12 +66,16 @@ def _parts(
     sentence = clean(report.verdict.sentence, unicode=unicode) or "What bounds this step is unknown."
     yield Text(sentence, style="bold")
     yield ""
+    tried = any(one.measured is not None or one.failed for one in report.remedies)
+    if tried:
+        yield from render_remedies(report.remedies, unicode=unicode)
+        yield ""
     yield _facts(_step_facts(report, unicode=unicode))
     yield ""
     yield from render_split(report, width=width, unicode=unicode)
     yield ""
     yield from render_costliest(report, width=width, unicode=unicode, folder=folder)
-    if report.remedies:
+    if report.remedies and not tried:
         yield ""
         yield from render_remedies(report.remedies, unicode=unicode)
     yield ""
