@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from black_box import QUICK, SCRIPTS, Outcome, Runner, checked, words
 
+from boundby.results.counts import REGION_NAME
+
 # name: kind of step, optimizer steps (or outermost calls) that make one natural step
 LOOPS = {
     "mlp_sgd": ("training", 1),
@@ -64,7 +66,12 @@ def test_steps_found(outcomes: dict[str, tuple[str, Outcome]], name: str) -> Non
     assert step["steps_watched"] >= 1
     assert step["time_s"]["low"] <= step["time_s"]["median"] <= step["time_s"]["high"]
     assert step["time_s"]["low"] > 0
-    assert report["counts"]["ops"] >= report["counts"]["launches"] > 0
+    counts = report["counts"]
+    assert counts["ops"] > 0
+    assert counts["launches"] > 0
+    # Only a compiled region is one op of several launches.
+    compiled = any(one["name"] == REGION_NAME for one in counts["by_op"])
+    assert compiled or counts["ops"] >= counts["launches"]
     assert report["reconciliation"] is not None, "known also where the ops of a step vary"
     assert report["reconciliation"]["value"] > 0
 

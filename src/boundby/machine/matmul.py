@@ -122,6 +122,8 @@ BF16_CONVOLUTIONS = ((4, 64, 16, 128, 3, 1, 1), (8, 64, 16, 64, 3, 2, 1))
 # (batch, heads, length, head width)
 ATTENTIONS = ((4, 4, 96, 16), (32, 4, 96, 16), (1, 2, 512, 64), (2, 12, 128, 64))
 
+# How long the calls of a first look may take together, and how long a first one after which a second is still taken.
+_CALLS_S, _FIRST_CALL_S = 0.05, 0.5
 SKINNY_ROWS = (1, 2, 4, 8)
 # nn.Linear weights of (n, k) that stay in cache.
 SKINNY_CACHED = {"fp32": (512, 1024), "bf16": (1024, 1024)}
@@ -409,16 +411,20 @@ def _add_skinny(board: _Board, data: DataSource, dtype: str, memory_bytes: int) 
 
 
 def _fastest(call: Callable[[], object], clock: Clock) -> float:
-    """The fastest of up to twenty calls after a first one, seconds; fewer where they take over 50 ms together."""
+    """The fastest of up to twenty calls after a first one, seconds; fewer where they take over 50 ms together.
+
+    The first call of a kind also prepares code and data, which took a fifth of a second where the library had to be
+    read from disk: it counts only where a second one is too dear.
+    """
     best, spent_s = float("inf"), 0.0
     for attempt in range(21):
         before = clock()
         call()
         seconds = max(1, clock() - before) * 1e-9
         spent_s += seconds
-        # The first call also prepares code and data, so it counts only where a second one is too dear.
-        if attempt or spent_s > 0.05:
+        too_dear = spent_s > (_CALLS_S if attempt else _FIRST_CALL_S)
+        if attempt or too_dear:
             best = min(best, seconds)
-        if spent_s > 0.05:
+        if too_dear:
             break
     return best
