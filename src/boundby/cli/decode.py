@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from boundby.cli.options import detect_display, json_option
+from boundby.cli.options import detect_display, json_option, output_option_for
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 
 if TYPE_CHECKING:
@@ -43,14 +43,7 @@ _FORMATS = (".json", ".svg")
 @click.option("--tp", type=float, default=1, metavar="N", help="Devices that share each product (tensor parallel).")
 @click.option("--list", "listing", is_flag=True, help="List the shipped models, hardware, engines and formats.")
 @json_option
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write the result to FILE; its extension picks the format: .json, or .svg for plots.",
-)
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@output_option_for(": .json, or .svg for plots")
 def decode_command(
     model: str | None,
     hardware: str | None,

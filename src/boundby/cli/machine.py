@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from boundby.cli.options import detect_display, json_option
+from boundby.cli.options import detect_display, json_option, output_option_for
 
 if TYPE_CHECKING:
     from boundby.results.machine import Machine, Mode
@@ -27,14 +27,7 @@ FORMATS = (".json", ".svg")
     "--device", default="cpu", show_default=True, metavar="NAME", help="Measure an accelerator instead: cuda, mps, xpu."
 )
 @json_option
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write the result to FILE; its extension picks the format: .json, or .svg for a picture of the roofline.",
-)
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@output_option_for(": .json, or .svg for a picture of the roofline")
 def machine_command(
     again: bool,
     quick: bool,

@@ -22,16 +22,28 @@ _DEFAULT_WIDTH = 80
 _UNICODE_SAMPLE = "█▓▒░═·…µ"
 
 
-def output_option(function: _Function) -> _Function:
-    """Adds `-o FILE` (parameter ``output``: a path or None) and `--force` (parameter ``force``)."""
-    function = click.option("--force", is_flag=True, help="Replace FILE if it exists.")(function)
-    return click.option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help="Write the result to FILE; its extension picks the format (.json).",
-    )(function)
+def output_option_for(formats: str) -> Callable[[_Function], _Function]:
+    """Adds `-o FILE` (parameter ``output``: a path or None) and `--force` (parameter ``force``).
+
+    Args:
+        formats: what the help says of the extensions, after "its extension picks the format".
+    """
+
+    def add(function: _Function) -> _Function:
+        function = click.option("--force", is_flag=True, help="Replace FILE if it exists.")(function)
+        return click.option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help=f"Write the result to FILE; its extension picks the format{formats}.",
+        )(function)
+
+    return add
+
+
+output_option = output_option_for(" (.json)")
+"""`-o FILE.json` and `--force`, for commands that write JSON alone."""
 
 
 def json_option(function: _Function) -> _Function:
