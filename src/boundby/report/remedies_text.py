@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from boundby.report.page import bullets, heading
@@ -66,7 +65,7 @@ def _paragraph(remedy: Remedy, *, unicode: bool) -> Text:
     parts = []
     if remedy.measured is not None:
         parts.append(f"{_times(remedy.measured)} measured")
-        if remedy.predicted is not None:
+        if remedy.predicted is not None and remedy.held is not None:
             held = "as predicted" if remedy.held else "not as predicted"
             parts.append(f"{held} ({_times(remedy.predicted)})")
         parts += _costs(remedy.measured, unicode=unicode)
@@ -121,21 +120,3 @@ def _difference(numerics: Numerics) -> str:
     if numerics.largest == 0:
         return f"{what} equal to the last bit {over}"
     return f"{what} differ by at most {numerics.largest:.0e} {over}, {numerics.last:.0e} in the last"
-
-
-def render_trials(remedies: Sequence[Remedy], *, unicode: bool) -> Table | None:
-    """A table of trials alone: predicted, measured, advice; None where nothing was tried."""
-    tried = [one for one in remedies if one.measured is not None or one.failed]
-    if not tried:
-        return None
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_row(*(Text(title, style="dim") for title in ("remedy", "predicted", "measured", "advice")))
-    for one in tried:
-        measured = _times(one.measured) if one.measured is not None else "failed"
-        table.add_row(
-            Text(clean(one.name, unicode=unicode)),
-            Text(_times(one.predicted) if one.predicted is not None else "not predicted"),
-            Text(measured),
-            Text(_mark(one), style=_STYLES[one.advice]),
-        )
-    return table

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from boundby.results.interval import Interval
-
 Advice = Literal["do", "skip", "unknown"]
 
 
@@ -142,8 +140,3 @@ class ScriptFacts:
     threads: int | None = None
     interop_threads: int | None = None
     compiled: bool | None = None
-
-
-def speedup_interval(predicted: Predicted) -> Interval:
-    """The predicted speed-up with its band."""
-    return Interval(value=predicted.speedup, low=predicted.low, high=predicted.high)
