@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boundby.timing.statistics import band, median, quantile, spread, summarise
+from boundby.timing.statistics import band, median, median_error, quantile, spread, summarise
 
 positive = st.lists(st.floats(min_value=1e-9, max_value=1e6), min_size=1, max_size=50)
 
@@ -56,3 +56,12 @@ def test_no_samples_are_refused():
         median([])
     with pytest.raises(ValueError, match="positive"):
         spread([0.0, 1.0])
+
+
+def test_the_error_of_a_median_shrinks_with_the_root_of_the_samples() -> None:
+    four = [1.0, 2.0, 3.0, 4.0]
+    assert median_error(four) == pytest.approx(1.25 * 1.5 / 1.35 / 2)
+    assert median_error([2.0] * 9) == 0.0
+    # Too few to have a middle half: all of what they differ by.
+    assert median_error([1.0, 4.0]) == 3.0
+    assert median_error([1.0]) == 0.0

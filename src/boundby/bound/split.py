@@ -14,6 +14,7 @@ from boundby.bound.floors import OpFloors, op_floors
 from boundby.results.interval import Interval, interval
 from boundby.results.report import MedianTime, OverheadParts, PageFaults, Split
 from boundby.results.trace import Trace
+from boundby.timing.statistics import median_error, quantile
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 WORK = ("memory", "matmul", "pointwise")
@@ -287,15 +288,7 @@ def _clipped(value: float, low: float, high: float) -> Interval:
 
 
 def _median_time(samples: tuple[float, ...]) -> MedianTime:
-    ordered = sorted(samples)
-    return MedianTime(median=median(ordered), low=_quantile(ordered, 0.25), high=_quantile(ordered, 0.75))
-
-
-def _quantile(ordered: list[float], share: float) -> float:
-    at = share * (len(ordered) - 1)
-    low = int(at)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+    return MedianTime(median=median(samples), low=quantile(samples, 0.25), high=quantile(samples, 0.75))
 
 
 def _page_faults(trace: Trace, fault_s: float | None) -> PageFaults | None:
@@ -309,18 +302,16 @@ def _reconciliation(trace: Trace, waited: float, fault_s: float | None) -> Inter
     """The share of the bare step that windows, gaps and waiting explain; ``waited`` is the share that is waiting.
 
     Page faults that a watched step had more or fewer than the bare ones beside it are set right by their known cost.
-    The value is the median over watched steps; its band is twice the median's standard error (1.25 sigma / sqrt n,
-    sigma from the interquartile range).
+    The value is the median over watched steps; its band is twice the median's standard error.
     """
-    ratios = sorted(
+    ratios = [
         max(0.0, one.total_s + (one.beside_faults - one.faults) * (fault_s or 0.0)) / one.beside_s
         for one in trace.watched
         if one.beside_s > 0
-    )
+    ]
     if not ratios:
         return None
-    spread = (_quantile(ratios, 0.75) - _quantile(ratios, 0.25)) / 1.35
-    error = 2.0 * 1.25 * spread / math.sqrt(len(ratios)) if len(ratios) > 2 else ratios[-1] - ratios[0]
+    error = median_error(ratios) * (2.0 if len(ratios) > 2 else 1.0)
     value = median(ratios)
     return interval(
         waited + (1 - waited) * value,

@@ -26,7 +26,7 @@ from typing import IO, Any
 from boundby.capture.script import Target
 from boundby.remedies.aside import make_aside
 from boundby.results.remedy import Measured, Numerics
-from boundby.timing.statistics import median, quantile
+from boundby.timing.statistics import median, median_error
 
 # A turn is to last about this long, so that what a switch disturbs (caches, clocks, threads' sleep) is a small part.
 TURN_S = 0.4
@@ -238,7 +238,7 @@ def measured(base: Seen, changed: Seen, *, work: float = 1.0, bursts: bool = Fal
     pairs = list(zip(base_steps, steps, strict=False))
     ratios = sorted(work * a / b for a, b in pairs)
     value = median(ratios)
-    error = _median_error([math.log(ratio) for ratio in ratios])
+    error = median_error([math.log(ratio) for ratio in ratios])
     floor = max(LEAST_FLOOR, _noise(base_steps), _noise(steps))
     half = max(2.0 * error, floor)
     base_step, step = median([a for a, _ in pairs]), median([b for _, b in pairs])
@@ -261,18 +261,10 @@ def measured(base: Seen, changed: Seen, *, work: float = 1.0, bursts: bool = Fal
     )
 
 
-def _median_error(values: Sequence[float]) -> float:
-    """The standard error of the median: 1.25 sigma / sqrt n, sigma from the middle half."""
-    if len(values) < 3:
-        return max(values) - min(values)
-    sigma = (quantile(values, 0.75) - quantile(values, 0.25)) / 1.35
-    return 1.25 * sigma / math.sqrt(len(values))
-
-
 def _noise(turns: Sequence[float]) -> float:
     """By how much a run differs from itself: the error of the median ratio of each turn to the next, in the log."""
     steps = [math.log(a / b) for a, b in pairwise(turns)]
-    return 2.0 * _median_error(steps) if len(steps) >= 2 else 0.0
+    return 2.0 * median_error(steps) if len(steps) >= 2 else 0.0
 
 
 def numerics(base: Seen, changed: Seen) -> Numerics | None:

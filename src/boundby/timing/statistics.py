@@ -74,6 +74,18 @@ def mean(samples: Sequence[float]) -> float:
     return math.fsum(samples) / len(samples)
 
 
+def median_error(samples: Sequence[float]) -> float:
+    """The median's standard error, 1.25 sigma / sqrt n, sigma from the middle half; of fewer than three, their range.
+
+    Raises:
+        ValueError: there are no samples.
+    """
+    if len(samples) < 3:
+        return quantile(samples, 1.0) - quantile(samples, 0.0)
+    sigma = (quantile(samples, 0.75) - quantile(samples, 0.25)) / 1.35
+    return 1.25 * sigma / math.sqrt(len(samples))
+
+
 def band(samples: Sequence[float], *, low: float = 0.1, high: float = 0.9) -> tuple[float, float]:
     """The ends between which most samples lie.
 
