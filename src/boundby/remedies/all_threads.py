@@ -13,6 +13,7 @@ NAME = "all-threads"
 TITLE = "as many threads as usable cores"
 # Sums are added up in another order.
 CHANGES_NUMBERS = True
+GROUP = "threads"
 CORES = usable_cores(affinity=process_affinity())
 ENVIRONMENT: Mapping[str, str] = {"OMP_NUM_THREADS": str(CORES)}
 CHANGE = f"call torch.set_num_threads({CORES}), or set OMP_NUM_THREADS={CORES}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.in_step import base_name, replaced_rows, seconds_of, slow_dtype
+from boundby.remedies.outermost_modules import around_outermost_calls
 from boundby.remedies.replayed import (
     LEAST_FAMILY,
     PROBE_S,
@@ -31,6 +31,7 @@ from boundby.results.units import plural
 NAME = "bf16-autocast"
 TITLE = "bf16 autocast of the forward pass"
 CHANGES_NUMBERS = True
+GROUP = "precision"
 ENVIRONMENT: Mapping[str, str] = {}
 CHANGE = 'run the forward pass under torch.autocast("cpu", dtype=torch.bfloat16)'
 MOST_OTHERS = 3
@@ -141,24 +142,15 @@ def apply(effects: Effects) -> None:
     """Outermost module calls run under autocast."""
     import torch
 
-    plain = torch.nn.Module.__call__
-    depth = 0
-
-    @functools.wraps(plain)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal depth
-        if depth or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
-            return plain(self, *args, **kwargs)
-        depth += 1
-        try:
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                output = plain(self, *args, **kwargs)
-        finally:
-            depth -= 1
+    def around(module: Any, plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if torch.is_autocast_enabled("cpu"):
+            return plain(module, *args, **kwargs)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            output = plain(module, *args, **kwargs)
         effects.saw("forward pass under autocast")
         return output
 
-    torch.nn.Module.__call__ = call  # type: ignore[method-assign]  # what applying from outside means
+    around_outermost_calls(around)
 
 
 def wrap(step: Callable[[], Any], effects: Effects) -> Callable[[], Any]:

@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
-from boundby.remedies.in_step import replaced_rows, slow_dtype
-from boundby.remedies.weights import (
-    Product,
-    at_first_inference,
-    linear_work,
-    probed_passes,
-    probed_products,
-)
-from boundby.results.units import plural
+from boundby.remedies.contract import Effects, Evidence, NotApplicable, Prediction
+from boundby.remedies.in_step import slow_dtype
+from boundby.remedies.weights import MOST_BYTES, Product, at_first_inference, linear_work, predicted_products
 
 NAME = "bf16-weights"
 TITLE = "inference with weights in bf16"
 CHANGES_NUMBERS = True
+GROUP = "precision"
 ENVIRONMENT: Mapping[str, str] = {}
 CHANGE = "model = model.to(torch.bfloat16), and give it bf16 inputs"
 # A slow dtype is probed with little, so that the probe ends soon.
@@ -32,20 +26,8 @@ def predict(evidence: Evidence) -> Prediction:
         return work
     if evidence.facts.autocast:
         return NotApplicable("the script runs under autocast already")
-    if evidence.probe is None:
-        return CannotTell("it takes a probe of products in bf16", change=CHANGE)
-    most = {"most_bytes": FEW_BYTES} if slow_dtype(evidence.report, "bf16") else {}
-    products = probed_products(work.products, **most)
-    done = probed_passes(evidence.probe, *_passes(products))
-    if done is None:
-        return CannotTell("the machine was not quiet enough for its probe", change=CHANGE)
-    return replaced_rows(
-        evidence.report,
-        work.seconds,
-        done.ratio,
-        what=f"multiplying by the weights of {plural(len(work.products), 'linear layer')}",
-        change=CHANGE,
-    )
+    most_bytes = FEW_BYTES if slow_dtype(evidence.report, "bf16") else MOST_BYTES
+    return predicted_products(evidence, work, _passes, dtype="bf16", change=CHANGE, most_bytes=most_bytes)
 
 
 def _passes(products: Sequence[Product]) -> tuple[Callable[[], object], Callable[[], object]]:

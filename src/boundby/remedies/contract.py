@@ -5,8 +5,9 @@ more; ``ENVIRONMENT`` variables that the script's process gets from its start. `
 what the remedy would do, or why it does not apply. ``apply`` changes torch inside the process that is about to run the
 unmodified script, before the script's first line that uses it, and tells its effects when they happen.
 
-A remedy may have two names more: ``WORK``, how many times as much a step does with it (2.0 for twice the batch), so
-that trials compare the time of equal work; and ``BURSTS``, that steps come in bursts, so that their mean is compared.
+A remedy may have more names: ``WORK``, how many times as much a step does with it (2.0 for twice the batch), so that
+trials compare the time of equal work; ``BURSTS``, that steps come in bursts, so that their mean is compared; ``GROUP``,
+of whose remedies only one can hold at a time; ``ADVICE_ONLY``, that it cannot be applied from outside.
 """
 
 from __future__ import annotations

@@ -7,21 +7,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
-from boundby.remedies.in_step import replaced_rows
-from boundby.remedies.weights import (
-    SMALLEST_WEIGHT,
-    Product,
-    at_first_inference,
-    linear_work,
-    probed_passes,
-    probed_products,
-)
-from boundby.results.units import plural
+from boundby.remedies.contract import Effects, Evidence, NotApplicable, Prediction
+from boundby.remedies.weights import SMALLEST_WEIGHT, Product, at_first_inference, linear_work, predicted_products
 
 NAME = "int8-weights"
 TITLE = "inference with linear layers in int8 (dynamic quantisation)"
 CHANGES_NUMBERS = True
+GROUP = "precision"
 ENVIRONMENT: Mapping[str, str] = {}
 CHANGE = (
     "torch.ao.quantization.quantize_dynamic(model, "
@@ -38,18 +30,7 @@ def predict(evidence: Evidence) -> Prediction:
         return work
     if torch.backends.quantized.engine in ("none", "qnnpack"):
         return NotApplicable("this torch has no int8 kernels for this processor")
-    if evidence.probe is None:
-        return CannotTell("it takes a probe of products in int8", change=CHANGE)
-    done = probed_passes(evidence.probe, *_passes(probed_products(work.products)))
-    if done is None:
-        return CannotTell("the machine was not quiet enough for its probe", change=CHANGE)
-    return replaced_rows(
-        evidence.report,
-        work.seconds,
-        done.ratio,
-        what=f"multiplying by the weights of {plural(len(work.products), 'linear layer')}",
-        change=CHANGE,
-    )
+    return predicted_products(evidence, work, _passes, dtype="int8", change=CHANGE)
 
 
 def _passes(products: Sequence[Product]) -> tuple[Callable[[], object], Callable[[], object]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.in_step import replaced_rows, slow_dtype
+from boundby.remedies.outermost_modules import around_outermost_calls
 from boundby.remedies.replayed import PRODUCTS, kinds_of, products_part
 from boundby.results.units import plural
 
@@ -64,24 +64,15 @@ def apply(effects: Effects) -> None:
     import torch
 
     torch.set_float32_matmul_precision(PRECISION)
-    plain = torch.nn.Module.__call__
-    depth = 0
 
-    @functools.wraps(plain)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal depth
-        if not depth and not torch.compiler.is_compiling():
-            if torch.get_float32_matmul_precision() == PRECISION:
-                effects.saw(f"module called with products at {PRECISION} precision")
-            else:
-                effects.cannot("the script sets the precision itself")
-        depth += 1
-        try:
-            return plain(self, *args, **kwargs)
-        finally:
-            depth -= 1
+    def around(module: Any, plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if torch.get_float32_matmul_precision() == PRECISION:
+            effects.saw(f"module called with products at {PRECISION} precision")
+        else:
+            effects.cannot("the script sets the precision itself")
+        return plain(module, *args, **kwargs)
 
-    torch.nn.Module.__call__ = call  # type: ignore[method-assign]  # what applying from outside means
+    around_outermost_calls(around)
 
 
 def wrap(step: Callable[[], Any], effects: Effects) -> Callable[[], Any]:

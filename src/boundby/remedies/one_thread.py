@@ -12,6 +12,7 @@ NAME = "one-thread"
 TITLE = "one thread"
 # Sums are added up in another order.
 CHANGES_NUMBERS = True
+GROUP = "threads"
 ENVIRONMENT: Mapping[str, str] = {"OMP_NUM_THREADS": "1"}
 CHANGE = "call torch.set_num_threads(1), or set OMP_NUM_THREADS=1"
 

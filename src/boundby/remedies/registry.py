@@ -35,21 +35,12 @@ MODULES = {
 }
 
 
-# Of these only one can hold at a time.
-EXCLUSIVE = (
-    frozenset({"one-thread", "all-threads"}),
-    frozenset({"bf16-autocast", "bf16-weights", "int8-weights"}),
-    frozenset({"workers-0", "workers-2"}),
-)
-
-
 def compatible(names: Sequence[str]) -> list[str]:
-    """Names that can be applied together: of those that exclude each other the first."""
-    kept: list[str] = []
+    """Names that can be applied together: of those in one group, which exclude each other, the first."""
+    kept: dict[str, str] = {}
     for name in names:
-        if not any(name in group and group.intersection(kept) for group in EXCLUSIVE):
-            kept.append(name)
-    return kept
+        kept.setdefault(getattr(remedy_named(name), "GROUP", name), name)
+    return list(kept.values())
 
 
 def remedy_named(name: str) -> RemedyModule:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from boundby.remedies.contract import Compared, Effects, Evidence, NotApplicable, Probe
-from boundby.remedies.in_step import base_name, seconds_of, tensor_shapes
+from boundby.remedies.contract import CannotTell, Compared, Effects, Evidence, NotApplicable, Prediction, Probe
+from boundby.remedies.in_step import base_name, replaced_rows, seconds_of, tensor_shapes
+from boundby.remedies.outermost_modules import around_outermost_calls
 from boundby.results.report import OpRow
+from boundby.results.units import plural
 
 # Where in an op's shapes its rows and its weights stand.
 _PRODUCTS = {"mm": (0, 1), "addmm": (1, 2)}
@@ -102,6 +104,39 @@ def probed_products(products: Sequence[Product], *, most_bytes: int = MOST_BYTES
     )
 
 
+def predicted_products(
+    evidence: Evidence,
+    work: LinearWork,
+    passes: Callable[[Sequence[Product]], tuple[Callable[[], object], Callable[[], object]]],
+    *,
+    dtype: str,
+    change: str,
+    most_bytes: int = MOST_BYTES,
+) -> Prediction:
+    """The step with its linear layers' products in another dtype, by a probe on weights of the script's own shapes.
+
+    Args:
+        evidence: the report, and the probe.
+        work: what the linear layers do.
+        passes: makes a pass over such products as they are, and one in the other dtype.
+        dtype: what to call that.
+        change: what the user would change.
+        most_bytes: of fp32 weights to probe with.
+    """
+    if evidence.probe is None:
+        return CannotTell(f"it takes a probe of products in {dtype}", change=change)
+    done = probed_passes(evidence.probe, *passes(probed_products(work.products, most_bytes=most_bytes)))
+    if done is None:
+        return CannotTell("the machine was not quiet enough for its probe", change=change)
+    return replaced_rows(
+        evidence.report,
+        work.seconds,
+        done.ratio,
+        what=f"multiplying by the weights of {plural(len(work.products), 'linear layer')}",
+        change=change,
+    )
+
+
 def probed_passes(probe: Probe, base: Callable[[], object], changed: Callable[[], object]) -> Compared | None:
     """A pass over the weights beside a changed one; None where it looks slower for other load alone.
 
@@ -115,15 +150,13 @@ def probed_passes(probe: Probe, base: Callable[[], object], changed: Callable[[]
     """
     import torch
 
+    from boundby.timing.one_thread import in_one_thread
+
     done = probe(base, changed)
-    threads = torch.get_num_threads()
-    if done.ratio.value <= 1.0 or threads == 1:
+    if done.ratio.value <= 1.0 or torch.get_num_threads() == 1:
         return done
-    torch.set_num_threads(1)
-    try:
+    with in_one_thread():
         alone = probe(base, changed)
-    finally:
-        torch.set_num_threads(threads)
     return None if alone.ratio.value < CONTRADICTS else done
 
 
@@ -137,8 +170,6 @@ def at_first_inference(convert: Callable[[Any, Effects], Callable[..., Any] | No
     """
     import torch
 
-    plain = torch.nn.Module.__call__
-    depth = 0
     trained = False
     converted: dict[int, Callable[..., Any] | None] = {}
     plain_optimizer = torch.optim.Optimizer.__init__
@@ -149,26 +180,18 @@ def at_first_inference(convert: Callable[[Any, Effects], Callable[..., Any] | No
         trained = True
         plain_optimizer(self, *args, **kwargs)
 
-    @functools.wraps(plain)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal depth
-        if depth or torch.compiler.is_compiling():
-            return plain(self, *args, **kwargs)
-        if trained or (id(self) not in converted and any(one.grad is not None for one in self.parameters())):
+    def around(module: Any, plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if trained or (id(module) not in converted and any(one.grad is not None for one in module.parameters())):
             effects.cannot("the weights are trained")
-            return plain(self, *args, **kwargs)
-        depth += 1
-        try:
-            if id(self) not in converted:
-                converted[id(self)] = None
-                with torch.inference_mode(False), torch.no_grad():
-                    converted[id(self)] = convert(self, effects)
-            turned = converted[id(self)]
-            if turned is None:
-                return plain(self, *args, **kwargs)
-            return turned(functools.partial(plain, self), *args, **kwargs)
-        finally:
-            depth -= 1
+            return plain(module, *args, **kwargs)
+        if id(module) not in converted:
+            converted[id(module)] = None
+            with torch.inference_mode(False), torch.no_grad():
+                converted[id(module)] = convert(module, effects)
+        turned = converted[id(module)]
+        if turned is None:
+            return plain(module, *args, **kwargs)
+        return turned(functools.partial(plain, module), *args, **kwargs)
 
-    torch.nn.Module.__call__ = call  # type: ignore[method-assign]  # what applying from outside means
-    torch.optim.Optimizer.__init__ = optimizer_init  # type: ignore[method-assign]  # likewise
+    around_outermost_calls(around)
+    torch.optim.Optimizer.__init__ = optimizer_init  # type: ignore[method-assign]  # what applying from outside means

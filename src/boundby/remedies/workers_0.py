@@ -12,6 +12,7 @@ NAME = "workers-0"
 TITLE = "no DataLoader workers"
 # What a dataset draws at random, it draws from another generator.
 CHANGES_NUMBERS = True
+GROUP = "workers"
 ENVIRONMENT: Mapping[str, str] = {}
 # Batches of several workers come several at once.
 BURSTS = True

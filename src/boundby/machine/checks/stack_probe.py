@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_info
 
 from boundby.machine.checks.stack_facts import Pool, StackFacts
 from boundby.timing.clock import monotonic_ns
+from boundby.timing.one_thread import in_one_thread
 
 # 16 KiB of fp32: small enough for a first-level cache, large enough for a call's overhead not to hide the difference.
 _ELEMENTS = 4096
@@ -24,9 +25,8 @@ def main() -> int:
     numpy = _numpy_version()
     threads = torch.get_num_threads()
     # A second thread that waits for a busy core would hide what denormal numbers cost.
-    torch.set_num_threads(1)
-    slow_op, slowdown = _denormal_slowdown()
-    torch.set_num_threads(threads)
+    with in_one_thread():
+        slow_op, slowdown = _denormal_slowdown()
     facts = StackFacts(
         torch=str(torch.__version__),
         numpy=numpy,

@@ -1,0 +1,31 @@
+"""Remedies by name, and which of them go together."""
+
+from __future__ import annotations
+
+import pytest
+
+from boundby.remedies.registry import MODULES, all_remedies, compatible, remedy_named
+from boundby.results.errors import BoundbyError
+
+
+def test_every_remedy_bears_the_name_it_is_registered_by():
+    assert [one.NAME for one in all_remedies()] == list(MODULES)
+
+
+@pytest.mark.parametrize(
+    ("names", "together"),
+    [
+        (["one-thread", "all-threads"], ["one-thread"]),
+        (["int8-weights", "allocator", "bf16-autocast"], ["int8-weights", "allocator"]),
+        (["workers-2", "fused-optimizer", "workers-0"], ["workers-2", "fused-optimizer"]),
+        (["fused-optimizer", "allocator"], ["fused-optimizer", "allocator"]),
+    ],
+)
+def test_of_remedies_that_exclude_each_other_the_first_is_kept(names, together):
+    assert compatible(names) == together
+
+
+def test_an_unknown_name_names_near_ones():
+    with pytest.raises(BoundbyError, match="fused-optimiser") as caught:
+        remedy_named("fused-optimiser")
+    assert "fused-optimizer" in caught.value.advice
