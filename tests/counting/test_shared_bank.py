@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import BANK
 from counting_cases import count
+
+from conftest import BANK
 
 sys.path.insert(0, str(BANK))
 
