@@ -60,10 +60,8 @@ def tr(message: str, /, **values: object) -> str:
 
 def trn(one: str, many: str, count: int, /, **values: object) -> str:
     """``one`` or ``many`` by ``count``, in the language in use; ``{count}`` is filled in with the rest."""
-    if _chosen == "en":
-        text = one if count == 1 else many
-    else:
-        text = _catalogue(_chosen).ngettext(one, many, count)
+    english = one if count == 1 else many
+    text = english if _chosen == "en" else _catalogue(_chosen).ngettext(one, many, count)
     return text.format(count=f"{count:,}", **values)
 
 
