@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
-from boundby.machine.checks.activity import read_activity
+from boundby.machine.checks.activity import Activity, read_activity
+from boundby.machine.checks.load import check_load
 from boundby.machine.checks.stack_facts import StackFacts, read_stack
-from boundby.machine.describe import torch_version
-from boundby.machine.doctor import load_finding
+from boundby.machine.checks.surroundings import Surroundings
+from boundby.machine.describe import process_affinity, torch_version
+from boundby.results.doctor import finding_of
+from boundby.results.machine import Finding
 
 # Any import of these ends the process: the command itself needs none of them.
 LIGHT = """
@@ -94,6 +97,10 @@ def busy() -> Iterator[int]:
         other.stdout.readline()
         yield other.pid
         other.kill()
+
+
+def load_finding(before: Activity, after: Activity) -> Finding | None:
+    return finding_of(check_load(Surroundings(affinity=process_affinity(), before=before, after=after)))
 
 
 def test_a_process_that_is_never_idle_is_load(busy: int) -> None:

@@ -21,7 +21,7 @@ from boundby.results.errors import EXIT_DONE, EXIT_ERROR, BoundbyError
 if TYPE_CHECKING:
     from boundby.capture.script import Outcome, Target
     from boundby.capture.session import Session
-    from boundby.results.machine import Machine
+    from boundby.results.machine import Finding, Machine
     from boundby.results.report import Report
     from boundby.results.trace import Trace
 
@@ -205,6 +205,7 @@ def _explained(
             advice="Nothing in it tells of the failure.",
         )
         trace = replace(trace, findings=(failed, *trace.findings))
+    trace = replace(trace, findings=(*trace.findings, *_standing(machine)))
     if other is None:
         from boundby.remedies.ranking import with_predictions
 
@@ -215,6 +216,14 @@ def _explained(
         # The script has run, and what was seen of it here is worth having all the same.
         cannot = Finding(code=error.code, message=error.message, advice=error.advice)
         return explain_trace(replace(trace, findings=(cannot, *trace.findings)), machine, command=command)
+
+
+def _standing(machine: Machine) -> tuple[Finding, ...]:
+    """What makes the times of any script here untrue, as far as the machine's own findings do not tell it already."""
+    from boundby.machine.doctor import standing_findings
+
+    told = {finding.code for finding in machine.findings}
+    return tuple(finding for finding in standing_findings() if finding.code not in told)
 
 
 def _internal_error(error: Exception) -> BoundbyError:

@@ -6,9 +6,8 @@ import platform
 from collections.abc import Callable
 
 from boundby.machine.checks import cores, load, memory, software, speed
-from boundby.machine.checks.activity import Activity
 from boundby.machine.checks.surroundings import Surroundings, read_standing, read_surroundings
-from boundby.machine.describe import cpu_model, now_text, process_affinity
+from boundby.machine.describe import cpu_model, now_text
 from boundby.results.doctor import Diagnosis, Examination, finding_of
 from boundby.results.machine import Finding
 
@@ -88,13 +87,3 @@ def standing_findings(surroundings: Surroundings | None = None) -> tuple[Finding
     here = read_standing() if surroundings is None else surroundings
     found = (finding_of(check(here)) for check in _AT_ONCE)
     return tuple(finding for finding in found if finding is not None)
-
-
-def load_finding(before: Activity, after: Activity) -> Finding | None:
-    """Whether other processes used the processor between two moments; this process and what it started do not count.
-
-    Args:
-        before: the counters at the first, from ``read_activity()``.
-        after: the counters at the second, a few tenths of a second later or more.
-    """
-    return finding_of(load.check_load(Surroundings(affinity=process_affinity(), before=before, after=after)))
