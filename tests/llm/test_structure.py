@@ -211,3 +211,45 @@ def test_names_are_found_by_their_owner_and_unknown_ones_name_near_ones() -> Non
     with pytest.raises(BoundbyError, match=r"Near: .*llama-3\.1-8b") as raised:
         find_model("lama-3.1-8b")
     assert raised.value.code == "unknown-model"
+
+
+SMALL = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": 100,
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"torch_dtype": "float7"},
+        {"dtype": {"a": 1}},
+        {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+        {"quantization_config": {"quant_method": "unheard-of", "bits": 5}},
+        {"quantization_config": 5},
+    ],
+)
+def test_weights_in_a_format_that_is_not_known_are_said_to_be(change: dict[str, Any]) -> None:
+    found = structure_from_config({**SMALL, **change}, name="mine")
+    assert found.weights_format is None
+    (note,) = found.notes
+    assert note.startswith("The config says that its weights are")
+    assert "bf16" in note
+
+
+@pytest.mark.parametrize(
+    ("change", "form"),
+    [
+        ({}, None),
+        ({"torch_dtype": "auto"}, None),
+        ({"dtype": "torch.float16"}, "fp16"),
+        ({"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}, "int4-g128"),
+    ],
+)
+def test_a_known_format_or_none_needs_no_note(change: dict[str, Any], form: str | None) -> None:
+    found = structure_from_config({**SMALL, **change}, name="mine")
+    assert (found.weights_format, found.notes) == (form, ())

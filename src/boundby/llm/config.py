@@ -351,9 +351,26 @@ def _stored_format(fields: _Fields) -> str | None:
         if method in ("awq", "gptq") and isinstance(bits, int) and isinstance(group, int) and group > 0:
             return f"int{bits}-g{group}"
         return None
-    stored = fields.values.get("dtype", fields.values.get("torch_dtype"))
-    names = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-    return names.get(str(stored).removeprefix("torch."))
+    names = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn": "fp8"}
+    return names.get(str(_dtype(fields)).removeprefix("torch."))
+
+
+def _dtype(fields: _Fields) -> object:
+    return fields.values.get("dtype", fields.values.get("torch_dtype"))
+
+
+def _unknown_storage(fields: _Fields) -> str | None:
+    """What the config says its weights are stored as, where that is no format we know; None where it is one or none."""
+    if _stored_format(fields) is not None:
+        return None
+    quantization = fields.values.get("quantization_config")
+    if quantization is not None:
+        method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
+        bits = quantization.get("bits") if isinstance(quantization, Mapping) else None
+        told = f"quantised by {_short(method)}" if method else "quantised in a way that it does not name"
+        return f"{told}, {_short(bits)} bits" if bits is not None else told
+    stored = _dtype(fields)
+    return None if stored in (None, "auto") else f"stored as {_short(stored)}"
 
 
 def _notes(fields: _Fields) -> tuple[str, ...]:
@@ -361,6 +378,12 @@ def _notes(fields: _Fields) -> tuple[str, ...]:
     if not fields.known:
         told = f"model_type {fields.type!r} is not known" if fields.type else "the config names no model_type"
         notes.append(f"{told}: layers are taken as Llama's, with the biases, norms and experts that the config names.")
+    storage = _unknown_storage(fields)
+    if storage is not None:
+        notes.append(
+            f"The config says that its weights are {storage}, which boundby cannot size: unless a format is named "
+            "(--weights), they are taken as bf16."
+        )
     if fields.has("num_nextn_predict_layers"):
         notes.append("Layers that predict further tokens are left out: a plain decode step does not read them.")
     if fields.type == "gemma4_text":

@@ -308,7 +308,9 @@ def _step(setting: _Setting) -> tuple[Step, Expected]:
     peak = setting.hardware.peak(setting.work.weights.name)
     computing = sum(kernel.flops for kernel in kernels) / peak[1] if peak else None
     batch = int(setting.work.batch)
-    cached = batch * setting.model.cache_bytes(setting.work.context, setting.work.cache_element_bytes)
+    cached = batch * setting.model.cache_bytes(
+        setting.work.context, setting.work.cache_element_bytes, devices=setting.devices
+    )
     sparse = [layer for layer in setting.model.layers if layer.experts]
     step = Step(
         batch=batch,
@@ -403,7 +405,7 @@ def _largest_batch(setting: _Setting) -> int | None:
     if memory is None:
         return None
     room = memory * setting.devices * _USABLE_MEMORY - stored_bytes(setting.model, setting.work)
-    one = setting.model.cache_bytes(setting.work.context, setting.work.cache_element_bytes)
+    one = setting.model.cache_bytes(setting.work.context, setting.work.cache_element_bytes, devices=setting.devices)
     if room < 0:
         return 0
     return int(room // one) if one else None

@@ -13,12 +13,28 @@ from typing import Any
 import msgspec
 
 from boundby.llm.decode import DecodeEstimate
+from boundby.results.documents import decode_document
 
 SCHEMA = "boundby.decode"
 VERSION = 1
+
+_ADVICE = "Write it again with `boundby decode -o FILE.json`."
 
 
 def encode_estimate(estimate: DecodeEstimate) -> bytes:
     """The estimate as indented UTF-8 JSON, without a final newline."""
     plain: dict[str, Any] = msgspec.to_builtins(estimate)
     return msgspec.json.format(msgspec.json.encode({"schema": SCHEMA, "version": VERSION} | plain), indent=2)
+
+
+def decode_estimate(data: bytes, *, name: str = "the file") -> DecodeEstimate:
+    """The estimate a file holds.
+
+    Args:
+        data: the file's bytes.
+        name: what to call the file in an error: its path as the user wrote it.
+
+    Raises:
+        BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
+    """
+    return decode_document(data, DecodeEstimate, schema=SCHEMA, version=VERSION, name=name, advice=_ADVICE)

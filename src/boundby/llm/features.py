@@ -38,7 +38,7 @@ def features_of(
         launches: kernels of a step, where they are known better than from the engine's profile.
     """
     kernels = step_kernels(model, hardware, work, partition="fused", devices=devices)
-    cached = work.batch * model.cache_bytes(work.context, work.cache_element_bytes) / devices
+    cached = work.batch * model.cache_bytes(work.context, work.cache_element_bytes, devices=devices) / devices
     weights = sum(kernel.bytes_read for kernel in kernels) - cached
     peak = hardware.peak(work.weights.name)
     # On processors there is nothing to launch, and unpacking goes with reading.

@@ -103,7 +103,7 @@ def step_kernels(
         The kernels; their bytes add up to the same whatever the partition.
     """
     merged: dict[str, tuple[int, float, float]] = {}
-    for name, launches, read, flops in _all(model, work, partition):
+    for name, launches, read, flops in _all(model, work, partition, devices):
         launches_before, bytes_before, flops_before = merged.get(name, (0, 0.0, 0.0))
         merged[name] = (launches_before + launches, bytes_before + read / devices, flops_before + flops / devices)
     peak = hardware.peak(work.weights.name)
@@ -120,16 +120,18 @@ def _floored(name: str, count: int, read: float, flops: float, bandwidth: float,
     return Kernel(name=name, launches=count, bytes_read=read, flops=flops, floor_s=max(memory, compute), bound=bound)
 
 
-def _all(model: ModelStructure, work: Work, partition: Partition) -> Iterator[tuple[str, int, float, float]]:
-    """Name, launches, bytes and FLOPs of all launches of a kernel in the layers of one kind."""
+def _all(
+    model: ModelStructure, work: Work, partition: Partition, devices: float
+) -> Iterator[tuple[str, int, float, float]]:
+    """Name, launches, bytes and FLOPs of all launches of a kernel in the layers of one kind, on all devices."""
     if partition == "megakernel":
-        parts = list(_all(model, work, "fused"))
+        parts = list(_all(model, work, "fused", devices))
         yield "megakernel", 1, sum(read for _, _, read, _ in parts), sum(flops for _, _, _, flops in parts)
         return
     names = LISTS[partition]
     norms = sum(role == "norm" for _, role in names)
     for layer, count in model.kinds:
-        costs = _layer_costs(layer, work)
+        costs = _layer_costs(layer, work, devices)
         for name, role in names:
             read, flops = costs.get(role, (0.0, 0.0))
             share = count / (norms if role == "norm" else 1)
@@ -141,14 +143,14 @@ def _all(model: ModelStructure, work: Work, partition: Partition) -> Iterator[tu
     yield AT_END[2], 1, 0.0, 0.0
 
 
-def _layer_costs(layer: Layer, work: Work) -> dict[str, tuple[float, float]]:
-    """Bytes and FLOPs by role. FLOP = 2 x multiply-add."""
+def _layer_costs(layer: Layer, work: Work, devices: float) -> dict[str, tuple[float, float]]:
+    """Bytes and FLOPs by role, on all devices together. FLOP = 2 x multiply-add."""
     body = work.weights.body_bits / 8
     expert = work.weights.expert_bits / 8
     tokens = work.tokens
     touched, chosen = layer.experts_touched(tokens), layer.experts_per_token
     seen = work.context if layer.window is None else min(work.context, layer.window)
-    cached = work.batch * seen * layer.cache_elements * work.cache_element_bytes
+    cached = work.batch * seen * layer.cache_elements * layer.cache_copies(devices) * work.cache_element_bytes
     # Of new tokens each sees those before it: on average half of the others.
     met = seen if work.new_tokens <= 1 else min(seen, work.context - (work.new_tokens - 1) / 2)
     attention = 2.0 * tokens * met * layer.query_heads * (layer.score_dim + layer.value_dim)

@@ -14,7 +14,7 @@ _LINK_BYTES_PER_S = {"nvidia-hbm": 300e9, "amd-hbm": 200e9}
 _PLAIN_LINK_BYTES_PER_S = 25e9
 # One hop's latency: the floor, and what libraries' small all-reduces take in decoding.
 _HOP_S = 1e-6
-_USUAL_ALL_REDUCE_S = 14e-6
+USUAL_ALL_REDUCE_S = 14e-6
 _ACTIVATION_BYTES = 2.0
 
 
@@ -47,5 +47,5 @@ def all_reduces(model: ModelStructure, hardware: Hardware, work: Work, devices: 
         bytes_each=each,
         link_bytes_per_s=link,
         floor_s=count * (_HOP_S + moving),
-        expected_s=count * (_USUAL_ALL_REDUCE_S + moving),
+        expected_s=count * (USUAL_ALL_REDUCE_S + moving),
     )

@@ -65,6 +65,24 @@ class Layer:
         """The parameters that one token meets."""
         return self.shared + self.experts_per_token * self.expert
 
+    @property
+    def cache_heads(self) -> float:
+        """Into how many parts the cache of a token can be cut: its key-value heads; a compressed one into no parts."""
+        return 1.0 if self.latent else max(1.0, self.cache_elements / (self.score_dim + self.value_dim))
+
+    def cache_copies(self, devices: float) -> float:
+        """How often each part of the cache is kept, over ``devices`` devices that divide the query heads.
+
+        Heads of queries are divided, and each device needs the keys and values that its own meet: with more devices
+        than key-value heads some need the same. A compressed cache is met by every head, so that each device keeps all
+        of it. 1 on a single device or a part of one.
+
+        Source:
+            M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3, for dividing by heads; J. Ainslie et al.,
+            "GQA", arXiv:2305.13245, section 2.2, for key-value heads that are fewer than the parts.
+        """
+        return max(1.0, devices / self.cache_heads)
+
     def experts_touched(self, tokens: float) -> float:
         """How many different routed experts a step over ``tokens`` tokens reads, on average, were routing uniform.
 
@@ -144,9 +162,15 @@ class ModelStructure:
         """What one more token adds to the cache while it is within every layer's window, in bytes."""
         return element_bytes * sum(n * layer.cache_elements for layer, n in self.kinds)
 
-    def cache_bytes(self, context: float, element_bytes: float = 2) -> float:
-        """The cache of one sequence of ``context`` tokens, in bytes; windowed layers keep their window only."""
+    def cache_bytes(self, context: float, element_bytes: float = 2, *, devices: float = 1) -> float:
+        """The cache of one sequence of ``context`` tokens, in bytes; windowed layers keep their window only.
+
+        With ``devices`` it is that of all of them together, what more than one of them keeps counted as often.
+        """
         return element_bytes * sum(
-            n * layer.cache_elements * (context if layer.window is None else min(context, layer.window))
+            n
+            * layer.cache_elements
+            * layer.cache_copies(devices)
+            * (context if layer.window is None else min(context, layer.window))
             for layer, n in self.kinds
         )

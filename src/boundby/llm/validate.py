@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from boundby.llm.calibration import Expected
 from boundby.llm.decode import expected_interval
 from boundby.llm.features import row_host_speed, row_parts
 from boundby.llm.kernels import step_kernels
+from boundby.llm.parallel import all_reduces
 from boundby.llm.rows import Row
 from boundby.results.errors import BoundbyError
 from boundby.results.interval import Interval
@@ -30,7 +32,9 @@ _FIXED_S = 1.1e-3
 class Compared:
     """A row and what boundby expects of it, in seconds. ``error`` is (expected - measured) / measured.
 
-    ``used`` says whether calibration saw the row. The baselines' errors are of the same kind.
+    ``used`` says whether calibration saw the row. The baselines' errors are of the same kind. ``parts`` are those of
+    the expected step on one device; ``all_reduce_s`` (all of them together) comes on top. ``sparse_layers`` route
+    tokens to experts.
     """
 
     row: Row
@@ -47,6 +51,10 @@ class Compared:
     roofline_error: float
     share_error: float
     fixed_error: float
+    parts: Expected | None = None
+    sparse_layers: int = 0
+    all_reduces: int = 0
+    all_reduce_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +107,11 @@ def compare_rows(rows: Iterable[Row], used: frozenset[str]) -> tuple[list[Compar
 
 def _compare(row: Row, used: bool) -> Compared:
     model, hardware, engine, work = row_parts(row)
-    band, _ = expected_interval(model, hardware, engine, work, devices=row.devices, speed=row_host_speed(row))
+    band, parts = expected_interval(model, hardware, engine, work, devices=row.devices, speed=row_host_speed(row))
     kernels = step_kernels(model, hardware, work, partition="fused", devices=row.devices)
     floor = sum(kernel.floor_s for kernel in kernels)
     reading = sum(kernel.bytes_read for kernel in kernels) / hardware.bytes_per_s
+    reduces = all_reduces(model, hardware, work, row.devices) if row.devices > 1 else None
 
     def error(value: float) -> float:
         return value / row.step_s - 1
@@ -125,6 +134,10 @@ def _compare(row: Row, used: bool) -> Compared:
         roofline_error=error(reading),
         share_error=error(reading / CONSTANT_SHARE),
         fixed_error=error(reading / _SHARE_BESIDE_FIXED + _FIXED_S),
+        parts=parts,
+        sparse_layers=sum(count for layer, count in model.kinds if layer.experts),
+        all_reduces=reduces.count if reduces else 0,
+        all_reduce_s=reduces.expected_s if reduces else 0.0,
     )
 
 

@@ -8,9 +8,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from boundby.llm.lacking import Lack, lacks
 from boundby.llm.validate import Compared, Skipped, Summary, summaries, summarise
 from boundby.report.page import bullets, heading, indented, page_width, render_page
 from boundby.report.safe_text import clean, elide
+from boundby.results.language import tr, trn
 from boundby.results.units import format_percent, format_time, plural
 
 _WORST = 8
@@ -69,6 +71,7 @@ def _parts(
         shown = list(compared) if each else sorted(unseen or compared, key=lambda one: -abs(one.error))[:_WORST]
         yield heading("Rows" if each else "Farthest off", "measured, expected; * calibration saw the row")
         yield _rows(shown, width, unicode=unicode)
+        yield from _what_lacks(unseen, unicode=unicode)
     if skipped:
         yield ""
         yield heading("Not compared")
@@ -79,6 +82,40 @@ def _parts(
         )
     yield ""
     yield Text("Next     boundby validate --rows FILE.csv, for measurements of your own")
+
+
+def _what_lacks(unseen: Sequence[Compared], *, unicode: bool) -> Iterator[RenderableType]:
+    found = lacks(unseen)
+    if not found:
+        return
+    yield ""
+    yield heading(
+        tr("What the model lacks"), tr("worst of several devices and of batches; arithmetic on their parts, no fit")
+    )
+    yield bullets(
+        ((Text(clean(lack_text(one), unicode=unicode)), "") for one in found),
+        mark="  -",
+        mark_width=4,
+    )
+
+
+def lack_text(lack: Lack) -> str:
+    """A group of rows, its errors, and what the model lacks there."""
+    worst = lack.worst
+    errors = [one.error for one in lack.rows]
+    devices = "" if worst.row.devices == 1 else f"{_span([one.row.devices for one in lack.rows])} x "
+    batches = [one.row.batch for one in lack.rows]
+    name = f"{worst.model} {worst.row.weights}, {devices}{worst.row.hardware}, {worst.engine}"
+    name += "" if max(batches) == 1 else ", " + tr("batch {batch}", batch=_span(batches))
+    said = trn("{count} row", "{count} rows", len(lack.rows))
+    low, high = f"{min(errors):+.0%}", f"{max(errors):+.0%}"
+    span = low if low == high else tr("{low} to {high}", low=low, high=high)
+    return " ".join((f"{name} ({said}, {span}):", *lack.reasons))
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:g}" if low == high else f"{low:g}-{high:g}"
 
 
 def _all_groups(
@@ -109,8 +146,18 @@ def _all_groups(
             yield _table(summaries(single, by), width, unicode=unicode)
     if rest:
         yield ""
-        yield heading("Several devices, and batches", "by engine; calibration saw none of these")
+        yield heading(
+            "Several devices, and batches", "by what is divided, then by engine; calibration saw none of these"
+        )
+        yield _table(summaries(rest, _what_is_divided), width, unicode=unicode)
+        yield ""
         yield _table(summaries(rest, groupings[0][1]), width, unicode=unicode)
+
+
+def _what_is_divided(one: Compared) -> str:
+    if one.sparse_layers:
+        return tr("experts")
+    return tr("dense, batch 1") if one.row.batch == 1 else tr("dense, batched")
 
 
 def _table(found: Sequence[Summary], width: int, *, unicode: bool) -> Table:

@@ -48,6 +48,11 @@ def fit_growth(points: Sequence[tuple[float, float]], *, power: int | None = Non
     return _as_growth(points, best)
 
 
+def student_95(freedom: int) -> float:
+    """Student's t for 95% two-sided; ``freedom`` is at least 1."""
+    return _T95[freedom - 1] if freedom <= len(_T95) else _T95_MANY
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
     """A fitted line in x = n ** power with the covariance of its parts, and the sum of squared relative misses."""
@@ -94,7 +99,7 @@ def _solve(points: Sequence[tuple[float, float]], power: int) -> _Line:
 
 
 def _as_growth(points: Sequence[tuple[float, float]], line: _Line) -> GrowthFit:
-    t95 = _T95[line.freedom - 1] if line.freedom <= len(_T95) else _T95_MANY
+    t95 = student_95(line.freedom)
     fixed = _at_least_0(line.fixed, t95 * math.sqrt(line.fixed_variance))
     each = _at_least_0(line.each, t95 * math.sqrt(line.each_variance))
     misses = [((line.fixed + line.each * n**line.power) / t - 1.0, n) for n, t in points]
