@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11 or newer and a C++ compiler:
 #   make run     make the environment, install boundby, explain the embedded default
 #   make test    make the environment, run every check
-# Others: make docs, make bench, make format, make clean.
+# Others: make docs, make bench, make format, make messages, make clean.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -16,7 +16,7 @@ TEST_ENV := $(VENV)/.installed-test
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types imports pytest docs bench format clean
+.PHONY: help run test lint types imports pytest docs bench format messages clean
 
 help:
 	@sed -n '1,4s/^# *//p' Makefile
@@ -62,6 +62,10 @@ format: $(TEST_ENV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Collects what is to be translated into each catalogue, and compiles it; both files of a language are committed.
+messages: $(TEST_ENV)
+	$(BIN)/python tests/project/messages.py
+
 clean:
 	rm -rf $(VENV) docs/_build build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
@@ -73,9 +77,9 @@ $(VENV)/pyvenv.cfg:
 	$(PYTHON) -m venv $(VENV)
 
 $(RUN_ENV): pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
-	$(INSTALL) -e .
+	$(INSTALL) -e '.[plots]'
 	@touch $@
 
 $(TEST_ENV): pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
-	$(INSTALL) -e '.[dev,docs,examples]'
+	$(INSTALL) -e '.[dev,docs,examples,plots]'
 	@touch $@ $(RUN_ENV)

@@ -31,7 +31,9 @@ class Line:
     """A line through points, with its band where low and high are known.
 
     ``low`` and ``high`` are None, or as long as ``x``. ``look`` keeps a measured line, a modelled one and one from a
-    datasheet apart. ``labels`` are what a point says when it is pointed at, one each, or empty.
+    datasheet apart. ``labels`` are what a point says when it is pointed at, one each, or empty. ``name_at`` writes the
+    name into the picture, at the line's first or last point. A ``background`` line is what others are held against: it
+    is drawn in the colour of the text and has no place in the legend.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Line:
     look: Look = "measured"
     points: bool = True
     labels: tuple[str, ...] = ()
+    name_at: Literal["", "first", "last"] = ""
+    background: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,9 @@ class Mark:
 class Bar:
     """One bar of a category: its value, its interval where known, and the group that colours it.
 
-    ``start`` is where it begins on the value axis: bars that follow one another make a stacked bar or a timeline.
+    ``start`` is where it begins on the value axis, and ``value`` how long it is from there: bars that follow one
+    another make a stacked bar or a timeline; bars of a category that overlap lie beside each other. ``low`` and
+    ``high`` are ends of the value.
     """
 
     category: str

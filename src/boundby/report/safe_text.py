@@ -40,6 +40,11 @@ def clean(text: str, *, unicode: bool) -> str:
     return shown if unicode else shown.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode()
 
 
+def clean_lines(text: str) -> str:
+    """Lines of code or of a terminal as they stand, tabs as blanks, each of visible characters only."""
+    return "\n".join(clean(line.rstrip("\r").expandtabs(4), unicode=True) for line in text.rstrip("\r\n").split("\n"))
+
+
 def elide(text: str, width: int, *, unicode: bool) -> str:
     """The text cut at its end to ``width`` terminal cells, with a mark where something was cut."""
     if cell_len(text) <= width:
