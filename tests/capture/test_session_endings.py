@@ -20,7 +20,7 @@ from boundby.capture import recorder
 def fail(*args, **kwargs):
     raise RuntimeError("a bug of boundby's")
 description = types.SimpleNamespace(threads=1)
-run._machine = lambda threads: types.SimpleNamespace(description=description)
+run._machine = lambda threads: types.SimpleNamespace(description=description, findings=())
 if sys.argv[1] == "explain":
     explain.explain_trace = fail
 else:

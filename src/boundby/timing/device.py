@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +126,12 @@ class Accelerator:
         return graph.replay  # type: ignore[no-any-return]  # torch's own, untyped by way of getattr
 
 
+def default_device() -> str:
+    """The type of the accelerator that torch can use here (``cuda`` before ``mps``); ``cpu`` where there is none."""
+    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return "cpu" if here is None else here.type
+
+
 def device_of(name: str) -> Device:
     """The device of that name, ready to be used.
 
@@ -138,11 +145,16 @@ def device_of(name: str) -> Device:
         return Cpu()
     here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if here is None or here.type != name:
-        usable = "cpu" if here is None else f"cpu and {here.type}"
+        usable = "cpu" if here is None else tr("{first} and {second}", first="cpu", second=here.type)
         raise BoundbyError(
             "no-device",
-            f"torch {torch.__version__} can use no device {name!r} here, only {usable}.",
-            "Choose one of those, or install a torch that is built for the device.",
+            tr(
+                "torch {version} can use no device {name} here, only {usable}.",
+                version=torch.__version__,
+                name=repr(name),
+                usable=usable,
+            ),
+            tr("Choose one of those, or install a torch that is built for the device."),
             status=EXIT_USAGE,
         )
     return Accelerator(name)

@@ -1,0 +1,214 @@
+"""`boundby lab` and `--lang`: what is listed, run, written and refused, and in which language."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import boundby.labs.lab as frame
+from boundby.cli.lab import parse_launch_costs
+from boundby.cli.main import COMMANDS, main
+from boundby.labs import measure_matmul
+from boundby.report.demonstration import Shown
+from boundby.results.lab import decode_lab
+from boundby.results.language import choose_language, language
+
+MARK = "⏱ "
+
+
+@pytest.fixture(autouse=True)
+def english(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for variable in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(variable, raising=False)
+    yield
+    choose_language("en")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure_matmul, "SIZES", (8, 16, 32))
+
+
+@pytest.fixture
+def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any demonstration that is run is a failure."""
+
+    def show(self: object, settings: object) -> Shown:
+        raise AssertionError("a demonstration was run")
+
+    monkeypatch.setattr(frame.Entry, "show", show)
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(ended.value.code or 0)
+
+
+def test_without_a_name_the_labs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("lab") == 0
+    printed = capsys.readouterr().out
+    assert [line.split()[0] for line in printed.splitlines() if line[:1].isalpha()][1:4] == [
+        "measure",
+        "fusion",
+        "launch",
+    ]
+    assert "4. One training step of a small GPT, by batch" in printed
+    assert "boundby lab measure --quick" in printed
+
+
+@pytest.mark.usefixtures("small")
+def test_a_demonstration_says_what_it_does_and_then_what_was_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("lab", "measure", "--demo", "1", "--quick") == 0
+    printed, said = capsys.readouterr()
+    assert said == ""
+    assert printed.index("1. Matrix products") < printed.index("2n^3 FLOP") < printed.index("What to observe")
+    rows = [line.split()[1:4] for line in printed.splitlines() if line.startswith(MARK)]
+    assert ["8", "1,024", "1.33"] in rows
+    assert "boundby lab measure -o lab.html" in printed
+
+
+@pytest.mark.usefixtures("small")
+def test_files_have_numbers_medians_and_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("lab.json", "lab.md", "lab.html"):
+        assert run("lab", "measure", "--demo", "1", "--quick", "-o", str(tmp_path / name)) == 0
+        assert f"Wrote {tmp_path / name}" in capsys.readouterr().err
+    result = decode_lab((tmp_path / "lab.json").read_bytes())
+    assert (result.lab, result.quick, result.device, result.threads) == ("measure", True, "cpu", 1)
+    (one,) = result.demonstrations
+    assert [row["n"] for row in one.data["rows"]] == [8, 16, 32]
+    assert all(row["time_s"] <= row["median_s"] <= row["slowest_s"] for row in one.data["rows"])
+    assert result.machine is not None
+    assert result.tool is not None
+    assert "median" in (tmp_path / "lab.md").read_text(encoding="utf-8")
+    page = (tmp_path / "lab.html").read_text(encoding="utf-8")
+    assert page.lower().startswith("<!doctype html>")
+    assert "Rate of a matrix product against its size" in page
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize(
+    ("words", "status", "code"),
+    [
+        (("lab", "compute"), 2, "unknown-lab"),
+        (("lab", "measure", "--demo", "6"), 2, "no-demonstration"),
+        (("lab", "measure", "--device", "cuda"), 2, "lab-device"),
+        (("lab", "fusion", "--device", "gpu"), 2, "no-device"),
+        (("lab", "measure", "-o", "there.json"), 1, "output-exists"),
+        (("lab", "measure", "-o", "lab.pdf"), 1, "output-format"),
+        (("lab", "measure", "-o", "no/folder/lab.md"), 1, "output-unwritable"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_runs(
+    words: tuple[str, ...],
+    status: int,
+    code: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.json").write_text("old")
+    assert run(*words) == status
+    printed, said = capsys.readouterr()
+    assert printed == ""
+    assert f"[{code}]" in said
+    assert "Traceback" not in said
+    assert (tmp_path / "there.json").read_text() == "old"
+
+
+@pytest.mark.usefixtures("untouched")
+def test_the_cost_of_a_launch_is_an_option_of_one_lab(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("lab", "measure", "--launch-us", "2") == 2
+    assert "option of lab launch" in capsys.readouterr().err
+
+
+def test_launch_costs_are_numbers_or_the_word_measured() -> None:
+    assert parse_launch_costs(None) == ((), False)
+    assert parse_launch_costs("2, 4,8.5") == ((2.0, 4.0, 8.5), False)
+    assert parse_launch_costs("measured") == ((), True)
+    assert parse_launch_costs("3,measured") == ((3.0,), True)
+    for text in ("", "2,,4", "-1", "0", "nan", "inf", "fast"):
+        with pytest.raises(click.BadParameter):
+            parse_launch_costs(text)
+
+
+# The language
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "expected"),
+    [
+        (("lab",), {}, "en"),
+        (("lab",), {"LC_ALL": "zh_CN.UTF-8"}, "zh"),
+        (("lab",), {"LC_ALL": "C", "LANG": "zh_CN.UTF-8"}, "en"),
+        (("lab",), {"LANG": "zh_TW"}, "zh"),
+        (("lab",), {"LANG": "de_DE.UTF-8"}, "en"),
+        (("--lang", "zh", "lab"), {}, "zh"),
+        (("lab", "--lang", "zh"), {}, "zh"),
+        (("lab", "--lang", "en"), {"LC_ALL": "zh_CN.UTF-8"}, "en"),
+    ],
+)
+def test_the_option_picks_the_language_and_else_the_locale(
+    words: tuple[str, ...],
+    environment: dict[str, str],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    assert run(*words) == 0
+    assert language() == expected
+    assert ("从小到大的矩阵乘法" in capsys.readouterr().out) == (expected == "zh")
+
+
+def test_errors_are_told_in_the_language_and_their_codes_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("lab", "--lang", "zh", "compute") == 2
+    said = capsys.readouterr().err
+    assert "没有名为" in said
+    assert "[unknown-lab]" in said
+
+
+def test_a_language_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("lab", "--lang", "fr") == 2
+    assert "'en', 'zh'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_the_language_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert run(name, "--help") == 0
+        assert capsys.readouterr().out.count("--lang [") == 1
+
+
+@pytest.mark.usefixtures("small")
+def test_the_keys_of_json_are_not_translated(tmp_path: Path) -> None:
+    keys = []
+    for name in ("en", "zh"):
+        path = tmp_path / f"{name}.json"
+        assert run("lab", "measure", "--demo", "1", "--quick", "--lang", name, "-o", str(path)) == 0
+        content = json.loads(path.read_text(encoding="utf-8"))
+        assert content["language"] == name
+        keys.append([*content, *content["demonstrations"][0], *content["demonstrations"][0]["data"]["rows"][0]])
+    assert keys[0] == keys[1]
+
+
+def test_a_stream_that_cannot_show_chinese_gets_escapes_and_no_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "boundby", "lab", "--lang", "zh"],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+    )
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+    assert done.stderr == b""
