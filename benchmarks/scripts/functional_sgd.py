@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import sys
 
 import torch
 from torch.func import grad_and_value, vmap
@@ -40,7 +41,7 @@ def main():
     target = torch.randn(16, 4, generator=generator) / 4
     objective = Regression()
     loss = torch.zeros(())
-    for step in range(60):
+    for step in range(int(sys.argv[1]) if len(sys.argv) > 1 else 60):
         x = torch.randn(256, 16, generator=generator)
         gradients, loss = objective(params, x, torch.sin(x @ target))
         speed = [

@@ -1,6 +1,7 @@
 # A word-level LSTM on a made-up language; hidden state carried from batch to batch; sequences packed by length.
 import collections
 import random
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -48,7 +49,7 @@ class Model(nn.Module):
 model = Model(len(index))
 optimizer = torch.optim.RMSprop(model.parameters(), lr=2e-3)
 average = None
-for step in range(80):
+for step in range(int(sys.argv[1]) if len(sys.argv) > 1 else 80):
     batch = [rows[i] for i in torch.randint(len(rows), (24,))]
     lengths = torch.tensor([len(row) - 1 for row in batch])
     padded = pad_sequence(batch, batch_first=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import sys
 from collections.abc import Iterator
 
 import torch
@@ -125,7 +126,9 @@ def main() -> None:
     )
     train = DataLoader(TensorDataset(*images(960)), batch_size=16, shuffle=True, drop_last=True)
     valid = DataLoader(TensorDataset(*images(128)), batch_size=64)
-    trainer = Trainer(model, train, valid, epochs=3, accumulate=3)
+    # Its one argument is a number of updates, in place of three epochs.
+    epochs = int(sys.argv[1]) * 3 // len(train) if len(sys.argv) > 1 else 3
+    trainer = Trainer(model, train, valid, epochs=epochs, accumulate=3)
     trainer.fit()
     print("updates", trainer.state.updates)
     print("final loss", trainer.state.loss.hex())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from boundby.results.report import Report
+
+# Tests' trials are not the user's own.
+os.environ["BOUNDBY_KEEP_TRIALS"] = "0"
 
 
 @pytest.fixture(scope="session")

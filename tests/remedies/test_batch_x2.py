@@ -15,8 +15,9 @@ from boundby.cli.try_ import _tried
 from boundby.remedies import batch_x2
 from boundby.remedies.contract import CannotTell, Evidence
 from boundby.remedies.trial import Tried, try_once
+from boundby.results.interval import interval
 from boundby.results.machine import Ceiling
-from boundby.results.remedy import OptimizerFacts, Remedy, ScriptFacts
+from boundby.results.remedy import LoaderFacts, OptimizerFacts, Remedy, ScriptFacts
 
 TABLE = (4096, 64)
 TABLE_BYTES = 4 * 4096 * 64
@@ -49,6 +50,23 @@ def test_host_code_dispatch_and_optimizer_are_fixed_and_work_grows(evidence):
     assert found.low < found.speedup < found.high
     assert "60% of the step" in found.reason
     assert "sample" in found.reason
+
+
+def test_four_times_the_batch_shares_the_fixed_part_among_more(evidence):
+    found = batch_x2.predict(evidence(row("add", "32x32 32x32", 0.5), host=0.5))
+    assert "with four times the batch 1.6x" in found.reason
+    assert batch_x2.sample_speedup(interval(1.5), 4).value == pytest.approx(4 / 2.5)
+
+
+def test_without_a_loader_it_cannot_be_applied_from_outside_and_says_so(evidence):
+    without = batch_x2.predict(evidence(host=1.0))
+    assert not without.from_outside
+    assert "boundby try cannot" in without.change
+    loader = LoaderFacts(workers=0, batch_size=8, pinned=False, prefetch=None, dataset="TensorDataset", items=64)
+    some = evidence(host=1.0)
+    found = batch_x2.predict(dataclasses.replace(some, facts=dataclasses.replace(some.facts, loaders=(loader,))))
+    assert found.from_outside
+    assert "cannot" not in found.change
 
 
 def test_a_step_of_work_alone_gains_nothing_and_one_of_overhead_alone_doubles(evidence):

@@ -14,7 +14,7 @@ from made_up_rows import STEP_S, report_of
 from boundby.remedies import workers_0, workers_2
 from boundby.remedies.contract import CannotTell, Evidence, NotApplicable
 from boundby.remedies.loader_workers import _cores_of_others
-from boundby.remedies.trial import Seen, Slice, measured
+from boundby.remedies.turn_results import Seen, Slice, measured
 from boundby.results.remedy import LoaderFacts, Predicted, ScriptFacts
 
 

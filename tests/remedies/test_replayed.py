@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from rows_made_up import FixedProbe, evidence_of, report_of, row
 from torch.utils.flop_counter import FlopCounterMode
 
-from boundby.remedies.replayed import PRODUCTS, Kind, kinds_of, product_replay, products_part, timed_call, together
+from boundby.remedies.replayed import (
+    PRODUCTS,
+    Kind,
+    kinds_of,
+    product_replay,
+    products_part,
+    timed_call,
+    together,
+    weight_bytes,
+)
 
 
 def flops_of(replay) -> int:
@@ -70,6 +79,21 @@ def test_thin_products_take_turns_with_weights_from_memory():
     assert product_replay(kind).sets == 40
     (kind,) = kinds_of([row("mm", "512x512 512x512", 0.5, calls=40, flops=40 * 2 * 512**3)], PRODUCTS)
     assert product_replay(kind).sets == 1
+
+
+def test_weights_take_turns_up_to_all_that_a_step_reads():
+    """One layer's weights stay in a cache where they are all; among others of a quarter of a gigabyte they do not."""
+    rows = [
+        row("mm", "1x512 512x2048", 0.5, calls=2, flops=2 * 2 * 512 * 2048),
+        row("mm", "1x512 512x512", 0.3, calls=200, flops=200 * 2 * 512 * 512),
+        row("mm", "512x512 512x512", 0.2, flops=2 * 512**3),
+    ]
+    kinds = kinds_of(rows, PRODUCTS)
+    read = weight_bytes(kinds)
+    assert read == 4 * (2 * 512 * 2048 + 200 * 512 * 512)
+    assert product_replay(kinds[0]).sets == 2
+    assert product_replay(kinds[0], read_bytes=read).sets == 32
+    assert product_replay(kinds[2], read_bytes=read).sets == 1
 
 
 def test_gradients_are_computed_where_the_step_has_a_backward_pass():

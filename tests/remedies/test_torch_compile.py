@@ -73,6 +73,15 @@ def test_chains_bound_by_memory_gain_by_their_passes(evidence):
     assert "1 chain of elementwise ops would pass over memory 0.67 times as often" in found.reason
 
 
+def test_time_that_no_ceiling_explains_is_not_promised_to_go(evidence):
+    """A function a hundred times slower than its ceiling, as on denormal numbers: other code need not be quicker."""
+    slow = elementwise("sqrt", 1, 0.98)
+    slow = dataclasses.replace(slow, floors=dataclasses.replace(slow.floors, pointwise_s=0.001, memory_s=0.0005))
+    found = torch_compile.predict(evidence(slow))
+    assert found.speedup < 1.05
+    assert found.high < 1.1
+
+
 def test_chains_bound_by_a_function_gain_little(evidence):
     code = "y = torch.lgamma(x) * 2"
     slow = elementwise("lgamma", 1, 0.9, code=code)

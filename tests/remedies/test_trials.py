@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from boundby.capture.script import Target
+from boundby.remedies.child_process import child_command
 from boundby.remedies.trial import try_once
 
 TRAINING = """
@@ -99,6 +100,39 @@ def test_a_script_that_ends_too_soon_is_a_result_with_the_reason(script, steps, 
     done = trial(script(TRAINING.format(steps=steps, extra=extra)))
     assert done.measured is None
     assert says in done.failed
+
+
+def test_a_script_too_short_for_turns_of_the_usual_length_is_tried_with_shorter_ones(script):
+    done = trial(script(TRAINING.format(steps=150, extra="")))
+    assert done.failed is None
+    assert done.measured.turns >= 4
+    assert done.measured.steps_per_turn * done.measured.turns < 150
+    assert done.numerics.largest == 0.0
+
+
+STARTED = """
+from boundby.capture.script import Target, run_target
+
+
+def main():
+    outcome = run_target(Target(name="code/train.py", is_module=False))
+    return outcome.status
+"""
+
+
+def test_modules_beside_the_script_are_found_and_those_of_the_current_folder_shadow_none(tmp_path):
+    """As with `python code/train.py`: it imports what lies beside it, and nothing that lies in the current folder."""
+    for folder in ("code", "current", "ours"):
+        (tmp_path / folder).mkdir()
+    current = tmp_path / "current"
+    (current / "code").symlink_to(tmp_path / "code")
+    (current / "argparse.py").write_text("raise SystemExit('shadowed')")
+    (tmp_path / "code" / "train.py").write_text("import argparse, beside_it\nraise SystemExit(beside_it.STATUS)")
+    (tmp_path / "code" / "beside_it.py").write_text("STATUS = 42")
+    (tmp_path / "ours" / "started.py").write_text(STARTED)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "ours")}
+    done = subprocess.run(child_command("started"), cwd=current, env=environment, capture_output=True, text=True)
+    assert done.returncode == 42, done.stderr
 
 
 def test_a_script_without_steps_is_a_result_with_the_reason(script):

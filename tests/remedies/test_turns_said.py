@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 
@@ -9,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boundby.remedies.ranking import WORTH, advice_for, after_trial
-from boundby.remedies.trial import LEAST_FLOOR, Seen, Slice, measured, numerics
-from boundby.results.remedy import Predicted, Remedy
+from boundby.remedies.ranking import FINEST, advice_for, after_trial, no_finer, with_predictions
+from boundby.remedies.turn_results import LEAST_FLOOR, Seen, Slice, measured, numerics
+from boundby.results.remedy import WORTH, Predicted, Remedy, ScriptFacts
 
 
 def seen(*turns: float, steps: int = 10, warm: tuple[float, ...] = (1.0, 1.0, 1.0), settled_s: float = 5.0) -> Seen:
@@ -31,6 +32,48 @@ def test_a_machine_that_slows_down_for_both_changes_nothing():
     base = seen(*(2.0 * factor for factor in (1, 1, 1.7, 1.7, 1, 1.7)))
     changed = seen(*(1.0 * factor for factor in (1, 1, 1.7, 1.7, 1, 1.7)))
     assert measured(base, changed).speedup == pytest.approx(2.0)
+
+
+def with_waits(found: Seen, *waited_s: float) -> Seen:
+    slices = [dataclasses.replace(one, waited_s=waits) for one, waits in zip(found.slices, waited_s, strict=True)]
+    return dataclasses.replace(found, slices=slices)
+
+
+def test_turns_beside_other_load_are_left_out_where_there_are_others():
+    """In two turns of six every step of the changed run waits for a core, as steps of two threads do."""
+    changed = with_waits(seen(1.0, 1.0, 9.0, 1.0, 9.0, 1.0, 1.0), 0.0, 0.0, 80.0, 0.0, 80.0, 0.0, 0.0)
+    result = measured(seen(*[2.0] * 7), changed)
+    assert result.speedup == pytest.approx(2.0)
+    assert result.turns == 4
+    assert result.waited == 0.0
+
+
+def test_where_all_turns_are_beside_other_load_the_interval_holds_what_it_would_take_without():
+    changed = with_waits(seen(*[10.0] * 6), *[90.0] * 6)  # of 100 s of a turn
+    result = measured(seen(*[2.0] * 6), changed)
+    assert result.speedup == pytest.approx(0.2)
+    assert result.low < 0.2 < 2.0 <= result.high * (1 + 1e-9)
+    assert result.waited == pytest.approx(0.9)
+    assert advice_for(result) == "unknown"
+
+
+def test_a_trial_that_was_mostly_waiting_gives_no_advice_however_clear_it_looks():
+    """Two threads on contended cores may be a hundred times slower, again and again alike."""
+    result = dataclasses.replace(measured(seen(*[2.0] * 6), seen(*[200.0] * 6)), waited=0.8)
+    assert advice_for(result) == "skip"
+    assert after_trial(Remedy(name="x"), measured=result, failed=None, took_effect=True, effect="").advice == "unknown"
+
+
+def test_waiting_that_lengthened_single_steps_is_not_in_the_typical_one():
+    one = Slice([1.0] * 98 + [11.0] * 2, waited_s=20.0)
+    assert one.waited(bursts=False) == 0.0
+    assert one.waited(bursts=True) == pytest.approx(20 / 120)
+    assert Slice([2.0] * 10, waited_s=10.0).waited(bursts=False) == pytest.approx(0.5)
+
+
+@given(st.lists(st.floats(1e-6, 100.0), min_size=1), st.floats(0.0, 1e3), st.booleans())
+def test_a_share_of_waiting_is_one(seconds, waited_s, bursts):
+    assert 0.0 <= Slice(seconds, waited_s=waited_s).waited(bursts=bursts) < 1.0
 
 
 def test_twice_the_work_a_step_counts_twice():
@@ -80,7 +123,7 @@ def test_losses_are_compared_step_by_step():
     changed = Seen(losses={1: 1.1, 2: 0.5, 3: 9.0})
     found = numerics(base, changed)
     assert (found.of, found.steps) == ("loss", 2)
-    assert (found.largest, found.last) == (pytest.approx(0.1), 0.0)
+    assert (found.first, found.largest, found.last) == (pytest.approx(0.1), pytest.approx(0.1), 0.0)
     assert (found.base_last, found.remedy_last) == (0.5, 0.5)
 
 
@@ -118,6 +161,23 @@ def test_advice_needs_the_whole_interval_on_one_side(low, high, advice):
     assert advice_for(predicted((low + high) / 2, low, high)) == advice
 
 
+@given(st.floats(0.1, 30.0), st.floats(0.5, 1.0), st.floats(1.0, 2.0))
+def test_no_prediction_is_finer_than_a_run_and_itself(value, least, most):
+    found = no_finer(predicted(value, least * value, most * value))
+    assert found.low <= found.speedup / (1 + FINEST) < found.speedup * (1 + FINEST) <= found.high
+    assert found.low <= least * value
+    assert found.high >= most * value
+
+
+def test_of_steps_on_another_device_nothing_is_predicted_which_is_said(sample_report):
+    report = sample_report("overhead")
+    report = dataclasses.replace(report, step=dataclasses.replace(report.step, device="cuda"), remedies=())
+    found = with_predictions(report, ScriptFacts())
+    assert found.remedies == ()
+    assert found.findings[-1].code == "remedies-not-predicted"
+    assert "cuda" in found.findings[-1].message
+
+
 def test_a_prediction_held_where_the_measured_value_lies_in_it():
     result = measured(seen(2.0, 2.0, 2.0), seen(1.0, 1.0, 1.0))
     remedy = Remedy(name="x", predicted=predicted(1.9, 1.8, 2.1))
@@ -126,6 +186,12 @@ def test_a_prediction_held_where_the_measured_value_lies_in_it():
     assert tried.advice == "do"
     off = Remedy(name="x", predicted=predicted(1.2, 1.1, 1.9))
     assert after_trial(off, measured=result, failed=None, took_effect=True, effect="").held is False
+
+
+def test_a_trial_lost_in_other_load_tells_nothing_of_a_prediction():
+    result = dataclasses.replace(measured(seen(2.0, 2.0, 2.0), seen(1.0, 1.0, 1.0)), low=0.5, high=8.0)
+    remedy = Remedy(name="x", predicted=predicted(2.0, 1.8, 2.1))
+    assert after_trial(remedy, measured=result, failed=None, took_effect=True, effect="").held is None
 
 
 def test_a_change_that_did_not_take_place_is_no_advice():

@@ -9,9 +9,9 @@ from typing import Any
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.predicting import predicted_from_saving
+from boundby.results.language import tr
 
 NAME = "allocator"
-TITLE = "keep freed memory (glibc's mmap and trim thresholds)"
 CHANGES_NUMBERS = False
 # Nothing is mapped or given back by itself below 4 GiB; what the heap grows by at a time is 64 MiB.
 ENVIRONMENT: Mapping[str, str] = {
@@ -19,32 +19,44 @@ ENVIRONMENT: Mapping[str, str] = {
     "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
-CHANGE = "set " + " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items()) + " in the script's environment"
 # Fewer faults than these a step cost nothing that could be seen.
 FEW_FAULTS = 64
 # Not every fault goes away, and a page that is there already need not be fetched into the caches either.
 LEAST_KEPT, MOST_KEPT = 0.6, 1.4
 
 
+def title() -> str:
+    """What it does, for people."""
+    return tr("keep freed memory (glibc's mmap and trim thresholds)")
+
+
+def _change() -> str:
+    settings = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
+    return tr("set {settings} in the script's environment", settings=settings)
+
+
 def predict(evidence: Evidence) -> Prediction:
     """The step without its page faults: their number is counted, the cost of one is a ceiling."""
     faults = evidence.report.page_faults
     if platform.libc_ver()[0] != "glibc":
-        return NotApplicable("the C library here is not glibc")
+        return NotApplicable(tr("the C library here is not glibc"))
     if any(name in os.environ for name in ENVIRONMENT) or "GLIBC_TUNABLES" in os.environ or "LD_PRELOAD" in os.environ:
-        return NotApplicable("the allocator is told something already")
+        return NotApplicable(tr("the allocator is told something already"))
     if faults is None or faults.per_step < FEW_FAULTS:
-        return NotApplicable("a step hardly touches fresh memory")
+        return NotApplicable(tr("a step hardly touches fresh memory"))
     if faults.time_s is None:
-        return CannotTell("what a page fault costs here is not known", change=CHANGE)
+        return CannotTell(tr("what a page fault costs here is not known"), change=_change())
     return predicted_from_saving(
         evidence.report,
         faults.time_s,
         LEAST_KEPT * faults.time_s,
         MOST_KEPT * faults.time_s,
-        reason=f"{faults.per_step:,.0f} page faults a step take {faults.time_s * 1e3:.3g} ms of it; "
-        "memory that is kept has none",
-        change=CHANGE,
+        reason=tr(
+            "{faults} page faults a step take {time} of it; memory that is kept has none",
+            faults=f"{faults.per_step:,.0f}",
+            time=f"{faults.time_s * 1e3:.3g} ms",
+        ),
+        change=_change(),
         changes_numbers=CHANGES_NUMBERS,
     )
 
@@ -52,9 +64,9 @@ def predict(evidence: Evidence) -> Prediction:
 def apply(effects: Effects) -> None:
     """The environment did it, before the process began; here it is looked at alone."""
     if all(os.environ.get(name) == value for name, value in ENVIRONMENT.items()):
-        effects.saw("glibc told to keep freed memory")
+        effects.saw(tr("glibc told to keep freed memory"))
     else:
-        effects.cannot("the environment was changed on the way")
+        effects.cannot(tr("the environment was changed on the way"))
 
 
 def wrap(step: Callable[[], Any], effects: Effects) -> None:

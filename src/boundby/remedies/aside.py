@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from boundby.results.language import tr
+
 # Folders whose content is not mirrored but linked as a whole: nobody trains into them.
 _WHOLE = frozenset(
     {".git", ".hg", ".svn", ".venv", "venv", "env", "node_modules", "__pycache__", ".tox", ".mypy_cache"}
@@ -78,7 +80,9 @@ class Guard:
         if _is_below(place, self.aside):
             self._make_own(place, emptied=emptied)
         elif _is_below(place, self.folder):
-            raise WriteRefused(f"the script writes to {place} by its full path, which a trial cannot lead aside")
+            raise WriteRefused(
+                tr("the script writes to {place} by its full path, which a trial cannot lead aside", place=place)
+            )
 
     def _make_own(self, place: str, *, emptied: bool) -> None:
         parts = os.path.relpath(place, self.aside).split(os.sep)

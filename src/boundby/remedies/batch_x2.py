@@ -14,17 +14,17 @@ from boundby.remedies.in_step import Shape, base_name, tensor_shapes
 from boundby.remedies.sums import LEAST_KNOWN, known_share, weighted_sum
 from boundby.results.counts import MatmulShape
 from boundby.results.interval import Interval, interval
+from boundby.results.language import tr
 from boundby.results.remedy import Predicted, ScriptFacts
 from boundby.results.report import OpRow
 
 NAME = "batch-x2"
-TITLE = "a batch twice as large (time a sample)"
 CHANGES_NUMBERS = True
 ENVIRONMENT: Mapping[str, str] = {}
 # A step of the changed script does this many times the work: trials compare the time of a sample.
 WORK_FACTOR = 2
 WORK = float(WORK_FACTOR)
-CHANGE = "double the batch size; steps are others then, so learning rate and number of steps are to be chosen anew"
+FURTHER_FACTOR = 4
 # By what share the added half may take more or less than the first: larger tensors fall out of caches, or fill them
 # better.
 ADDED_BAND = 0.12
@@ -33,22 +33,60 @@ ELEMENT_BYTES = 4
 FIXED, DOUBLED = interval(1.0), interval(2.0)
 
 
+def title() -> str:
+    """What it does, for people."""
+    return tr("a batch twice as large (time a sample)")
+
+
 def predict(evidence: Evidence) -> Prediction:
     """Twice the step's time less what does not grow: overhead, host code, the optimizer, bytes of weights."""
     if known_share(evidence.report) < LEAST_KNOWN:
-        return CannotTell("too little of the step is accounted for", change=CHANGE)
+        return CannotTell(tr("too little of the step is accounted for"), change=_change())
     growth = _Growth(evidence).of_step()
-    low, high = growth.low, growth.high
-    fixed = interval(2.0 - growth.value, 2.0 - high, 2.0 - low)
+    fixed = interval(2.0 - growth.value, 2.0 - growth.high, 2.0 - growth.low)
+    twice, more = sample_speedup(growth, WORK_FACTOR), sample_speedup(growth, FURTHER_FACTOR)
+    from_outside = bool(evidence.facts.loaders)
     return Predicted(
-        speedup=WORK / growth.value,
-        low=WORK / (1.0 + (high - 1.0) * (1.0 + ADDED_BAND)),
-        high=WORK / (1.0 + (low - 1.0) * (1.0 - ADDED_BAND)),
-        reason=f"{max(0.0, fixed.value):.0%} of the step does not grow with the batch "
-        f"({max(0.0, fixed.low):.0%} to {fixed.high:.0%}): dispatch, host code, the optimizer, reading weights; "
-        "the time of a sample is meant",
-        change=CHANGE,
+        speedup=twice.value,
+        low=twice.low,
+        high=twice.high,
+        reason=tr(
+            "the time of a sample; {fixed} of the step ({least} to {most}) does not grow with the batch: dispatch, "
+            "host code, the optimizer, reading weights; with four times the batch {more}x ({low}-{high})",
+            fixed=f"{max(0.0, fixed.value):.0%}",
+            least=f"{max(0.0, fixed.low):.0%}",
+            most=f"{fixed.high:.0%}",
+            more=f"{more.value:.3g}",
+            low=f"{more.low:.3g}",
+            high=f"{more.high:.3g}",
+        ),
+        change=_change()
+        if from_outside
+        else tr("{change}; boundby try cannot do it, for no DataLoader makes the batches", change=_change()),
         changes_numbers=CHANGES_NUMBERS,
+        from_outside=from_outside,
+    )
+
+
+def _change() -> str:
+    return tr(
+        "double the batch size; steps are others then, so learning rate and number of steps are to be chosen anew"
+    )
+
+
+def sample_speedup(growth: Interval, factor: int) -> Interval:
+    """How many times as fast a sample is with ``factor`` times the batch, if each further batch adds as much time.
+
+    Args:
+        growth: how many times as long a step with twice the batch takes, 1 to 2.
+        factor: 2 or more.
+    """
+
+    def speedup(growth: float, added: float) -> float:
+        return factor / (1.0 + (factor - 1) * (growth - 1.0) * added)
+
+    return interval(
+        speedup(growth.value, 1.0), speedup(growth.high, 1.0 + ADDED_BAND), speedup(growth.low, 1.0 - ADDED_BAND)
     )
 
 
@@ -155,7 +193,7 @@ def apply(effects: Effects) -> None:
         elif doubled.get(id(given.arguments["dataset"])) != size:
             given.arguments["batch_size"] = WORK_FACTOR * size
             doubled[id(given.arguments["dataset"])] = WORK_FACTOR * size
-            effects.saw(f"batches of {WORK_FACTOR * size} in place of {size}")
+            effects.saw(tr("batches of {size} in place of {before}", size=str(WORK_FACTOR * size), before=str(size)))
         plain(*given.args, **given.kwargs)
 
     DataLoader.__init__ = init  # type: ignore[method-assign]  # what applying from outside means
@@ -163,15 +201,15 @@ def apply(effects: Effects) -> None:
 
 def _why_not(arguments: Mapping[str, Any], size: Any) -> str | None:
     if arguments.get("batch_sampler") is not None:
-        return "a loader's batches are made by a sampler of the script's own"
+        return tr("a loader's batches are made by a sampler of the script's own")
     if not isinstance(size, int):
-        return "a loader gives samples one by one"
+        return tr("a loader gives samples one by one")
     try:
         items = len(arguments["dataset"])
     except TypeError:  # an iterable dataset has no length
         return None
     if items < WORK_FACTOR * size:
-        return f"a dataset of {items} items is not twice the batch"
+        return tr("a dataset of {items} items is not twice the batch", items=str(items))
     return None
 
 

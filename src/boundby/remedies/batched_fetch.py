@@ -6,34 +6,48 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
+from boundby.remedies.in_step import at_line
 from boundby.remedies.predicting import replaced_part
+from boundby.results.language import tr
 from boundby.results.remedy import LoaderFacts
 
 NAME = "batched-fetch"
-TITLE = "whole batches out of an in-memory dataset"
 CHANGES_NUMBERS = False
 ENVIRONMENT: Mapping[str, str] = {}
-CHANGE = "index the tensors with a batch of indices, as [tensor[indices] for tensor in dataset.tensors]"
+TOUCHES = frozenset({"input"})
 # Of the probe's own dataset; indices are spread over it, as shuffled ones are.
 MOST_ITEMS, MOST_BYTES = 4096, 32 << 20
+
+
+def title() -> str:
+    """What it does, for people."""
+    return tr("whole batches out of an in-memory dataset")
+
+
+def _change(loader: LoaderFacts) -> str:
+    change = tr(
+        "index the tensors with a batch of indices, as {code}", code="[tensor[indices] for tensor in dataset.tensors]"
+    )
+    where = at_line(loader.path, loader.line)
+    return f"{where}: {change}" if where else change
 
 
 def predict(evidence: Evidence) -> Prediction:
     """The batch by a probe on a dataset of such items, one by one and at once."""
     loaders = [one for one in evidence.facts.loaders if one.item_shapes and one.plain_collate and one.batch_size]
     if not loaders:
-        return NotApplicable("no loader fetches items of a TensorDataset")
+        return NotApplicable(tr("no loader fetches items of a TensorDataset"))
     loader = loaders[0]
     if loader.workers:
-        return NotApplicable("worker processes fetch the items")
+        return NotApplicable(tr("worker processes fetch the items"))
     if evidence.probe is None:
-        return CannotTell("it takes a probe of fetching items", change=CHANGE)
+        return CannotTell(tr("it takes a probe of fetching items"), change=_change(loader))
     one_by_one, at_once = _fetches(loader)
     return replaced_part(
         evidence.report,
         [evidence.probe(one_by_one, at_once)],
-        what=f"fetching {loader.batch_size} items one by one and stacking them",
-        change=CHANGE,
+        what=tr("fetching {items} items one by one and stacking them", items=str(loader.batch_size)),
+        change=_change(loader),
         changes_numbers=CHANGES_NUMBERS,
     )
 
@@ -68,7 +82,7 @@ def apply(effects: Effects) -> None:
     def fetch(self: Any, indices: Any) -> Any:
         if not self.auto_collation or type(self.dataset) is not TensorDataset or self.collate_fn is not default_collate:
             return plain(self, indices)
-        effects.saw("batches fetched at once")
+        effects.saw(tr("batches fetched at once"))
         return [tensor[list(indices)] for tensor in self.dataset.tensors]
 
     vars_of: Any = _MapDatasetFetcher

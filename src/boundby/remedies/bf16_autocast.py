@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
-from boundby.remedies.in_step import base_name, replaced_rows, seconds_of, slow_dtype
+from boundby.remedies.in_step import base_name, in_fp32, replaced_rows, seconds_of, slow_dtype
 from boundby.remedies.outermost_modules import around_outermost_calls
 from boundby.remedies.replayed import (
     LEAST_FAMILY,
@@ -26,14 +27,13 @@ from boundby.remedies.replayed import (
     unknown_products,
     weighted,
 )
-from boundby.results.units import plural
+from boundby.results.language import tr, trn
 
 NAME = "bf16-autocast"
-TITLE = "bf16 autocast of the forward pass"
 CHANGES_NUMBERS = True
 GROUP = "precision"
 ENVIRONMENT: Mapping[str, str] = {}
-CHANGE = 'run the forward pass under torch.autocast("cpu", dtype=torch.bfloat16)'
+TOUCHES = frozenset({"model"})
 MOST_OTHERS = 3
 # Less of the step than this cannot make it as much faster as is worth a change.
 LEAST_SHARE = 0.04
@@ -66,31 +66,48 @@ SMALL = 1 << 12
 MOST_ELEMENTS = 1 << 20
 
 
+def title() -> str:
+    """What it does, for people."""
+    return tr("bf16 autocast of the forward pass")
+
+
+def _change() -> str:
+    return tr("run the forward pass under {code}", code='torch.autocast("cpu", dtype=torch.bfloat16)')
+
+
 def predict(evidence: Evidence) -> Prediction:
     """The script's own products and what follows them by probes, as they are and under autocast, casts included."""
     report, facts = evidence.report, evidence.facts
     if facts.autocast:
-        return NotApplicable("the script runs under autocast already")
-    products = kinds_of(report.ops, PRODUCTS)
+        return NotApplicable(tr("the script runs under autocast already"))
+    single = replace(report, ops=tuple(row for row in report.ops if in_fp32(row)))
+    if rows_of(report, PRODUCTS) and not rows_of(single, PRODUCTS):
+        return NotApplicable(tr("its products are in {dtype}", dtype=str(rows_of(report, PRODUCTS)[0].dtype)))
+    products = kinds_of(single.ops, PRODUCTS)
     unknown = unknown_products(report)
     if sum(row.share for row in unknown) >= MOST_UNKNOWN:
-        return CannotTell(f"products by {base_name(unknown[0].op)} are not probed", change=CHANGE)
+        return CannotTell(tr("products by {op} are not probed", op=base_name(unknown[0].op)), change=_change())
     if not products:
-        return NotApplicable("no op here that autocast casts")
-    concerned = rows_of(report, (*PRODUCTS, *PRODUCTS_BACKWARD, *FOLLOWING, *FOLLOWING_BACKWARD))
+        return NotApplicable(tr("no op here that autocast casts"))
+    concerned = rows_of(single, (*PRODUCTS, *PRODUCTS_BACKWARD, *FOLLOWING, *FOLLOWING_BACKWARD))
     if sum(row.share for row in concerned) < LEAST_SHARE:
-        return NotApplicable("what autocast casts is hardly any of the step")
+        return NotApplicable(tr("what autocast casts is hardly any of the step"))
     if evidence.probe is None:
-        return CannotTell("it takes a probe of the products in bf16", change=CHANGE)
+        return CannotTell(tr("it takes a probe of the products in bf16"), change=_change())
+    evidence = replace(evidence, report=single)
     part = products_part(evidence, products, context=_autocast, slow=slow_dtype(report, "bf16"))
     if part is None:
-        return CannotTell("it has products of a sort that is not probed", change=CHANGE)
+        return CannotTell(tr("it has products of a sort that is not probed"), change=_change())
     following = _following_part(evidence)
     parts = [part] if following is None else [part, following]
     whole = together(parts)
     count = sum(kind.calls for kind in products)
     return replaced_rows(
-        report, whole.seconds, whole.ratio, what=f"{plural(count, 'product')} and what follows them", change=CHANGE
+        report,
+        whole.seconds,
+        whole.ratio,
+        what=trn("{count} product and what follows them", "{count} products and what follows them", count),
+        change=_change(),
     )
 
 
@@ -143,11 +160,12 @@ def apply(effects: Effects) -> None:
     import torch
 
     def around(module: Any, plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if torch.is_autocast_enabled("cpu"):
+        device = next((one.device.type for one in module.parameters()), "cpu")
+        if torch.is_autocast_enabled(device):
             return plain(module, *args, **kwargs)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(device, dtype=torch.bfloat16):
             output = plain(module, *args, **kwargs)
-        effects.saw("forward pass under autocast")
+        effects.saw(tr("forward pass under autocast"))
         return output
 
     around_outermost_calls(around)
@@ -160,7 +178,7 @@ def wrap(step: Callable[[], Any], effects: Effects) -> Callable[[], Any]:
     def run() -> Any:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             result = step()
-        effects.saw("step under autocast")
+        effects.saw(tr("step under autocast"))
         return result
 
     return run

@@ -8,15 +8,24 @@ from typing import Any
 from boundby.remedies.contract import Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.in_step import slow_dtype
 from boundby.remedies.weights import MOST_BYTES, Product, at_first_inference, linear_work, predicted_products
+from boundby.results.language import tr
 
 NAME = "bf16-weights"
-TITLE = "inference with weights in bf16"
 CHANGES_NUMBERS = True
 GROUP = "precision"
 ENVIRONMENT: Mapping[str, str] = {}
-CHANGE = "model = model.to(torch.bfloat16), and give it bf16 inputs"
+TOUCHES = frozenset({"model"})
 # A slow dtype is probed with little, so that the probe ends soon.
 FEW_BYTES = 8 << 20
+
+
+def title() -> str:
+    """What it does, for people."""
+    return tr("inference with weights in bf16")
+
+
+def _change() -> str:
+    return tr("{code}, and give it bf16 inputs", code="model = model.to(torch.bfloat16)")
 
 
 def predict(evidence: Evidence) -> Prediction:
@@ -25,9 +34,9 @@ def predict(evidence: Evidence) -> Prediction:
     if isinstance(work, NotApplicable):
         return work
     if evidence.facts.autocast:
-        return NotApplicable("the script runs under autocast already")
+        return NotApplicable(tr("the script runs under autocast already"))
     most_bytes = FEW_BYTES if slow_dtype(evidence.report, "bf16") else MOST_BYTES
-    return predicted_products(evidence, work, _passes, dtype="bf16", change=CHANGE, most_bytes=most_bytes)
+    return predicted_products(evidence, work, _passes, dtype="bf16", change=_change(), most_bytes=most_bytes)
 
 
 def _passes(products: Sequence[Product]) -> tuple[Callable[[], object], Callable[[], object]]:
@@ -66,10 +75,12 @@ def _converted(module: Any, effects: Effects) -> Callable[..., Any] | None:
 
     tensors = [one for one in (*module.parameters(), *module.buffers()) if one.dtype is torch.float32]
     if not tensors:
-        effects.cannot(f"{type(module).__name__} has no fp32 weights")
+        effects.cannot(tr("{module} has no fp32 weights", module=type(module).__name__))
         return None
     if any(one.is_inference() for one in tensors):
-        effects.cannot(f"{type(module).__name__} was made in inference mode, where weights may not be replaced")
+        effects.cannot(
+            tr("{module} was made in inference mode, where weights may not be replaced", module=type(module).__name__)
+        )
         return None
     plain = [(one, one.data) for one in tensors]
     module.to(torch.bfloat16)
@@ -92,14 +103,16 @@ def _converted(module: Any, effects: Effects) -> Callable[..., Any] | None:
             if not first:
                 raise
             # Code that makes fp32 tensors of its own does not go with bf16 weights: as it was.
-            effects.cannot(f"{type(module).__name__} in bf16: {str(error).partition(chr(10))[0]}")
+            effects.cannot(
+                tr("{module} in bf16: {error}", module=type(module).__name__, error=str(error).partition("\n")[0])
+            )
             with torch.inference_mode(False), torch.no_grad():
                 for tensor, data in plain:
                     tensor.data = data
             undone = True
             return plain_call(*args, **kwargs)
         first = False
-        effects.saw("forward pass with bf16 weights")
+        effects.saw(tr("forward pass with bf16 weights"))
         return output
 
     return call

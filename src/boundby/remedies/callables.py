@@ -12,7 +12,9 @@ from boundby.remedies.contract import Effects
 from boundby.remedies.ranking import after_trial
 from boundby.remedies.registry import remedy_named
 from boundby.remedies.results_compared import COMPARED_STEPS, first_numbers
-from boundby.remedies.trial import FEWEST_TURNS, MOST_STEPS_A_TURN, MOST_TURNS, TURN_S, Seen, Slice, measured, numerics
+from boundby.remedies.trial import FEWEST_TURNS, MOST_STEPS_A_TURN, MOST_TURNS, TURN_S
+from boundby.remedies.turn_results import Seen, Slice, measured, numerics
+from boundby.results.language import tr
 from boundby.results.remedy import Remedy
 
 WARM_UP = 3
@@ -35,8 +37,9 @@ def try_callable(
         effects = Effects()
         changed = remedy_named(remedy.name).wrap(step, effects)
         if changed is None:
+            why = tr("it is tried on scripts only: boundby try")
             found.append(
-                replace(remedy, why=f"{remedy.why}; it is tried on scripts only: boundby try".removeprefix("; "))
+                replace(remedy, why=tr("{reason}; {more}", reason=remedy.why, more=why) if remedy.why else why)
             )
             continue
         base_seen, seen = Seen(), Seen()

@@ -10,13 +10,13 @@ from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicab
 from boundby.remedies.in_step import base_name, replaced_rows, seconds_of, tensor_shapes
 from boundby.remedies.outermost_modules import around_outermost_calls
 from boundby.results.interval import Interval, interval
+from boundby.results.language import tr
 from boundby.results.report import OpRow
 
 NAME = "channels-last"
-TITLE = "channels-last memory format for convolutions"
 CHANGES_NUMBERS = True
 ENVIRONMENT: Mapping[str, str] = {}
-CHANGE = "model.to(memory_format=torch.channels_last), and the same for its input images"
+TOUCHES = frozenset({"model"})
 # Where convolutions take less of the step than this, no format can make it worth while.
 LEAST_SHARE = 0.04
 # The costliest shapes are probed, until they stand for this share of all convolutions' time.
@@ -25,6 +25,7 @@ ENOUGH, MOST_PROBES = 0.75, 3
 BAND = 0.2
 # A probe's convolution does about this many FLOP at most, some milliseconds' worth.
 PROBE_FLOPS = 3e8
+PROBE_S = 0.12
 PROBE_ELEMENTS = 1 << 20
 _FORWARD = frozenset({"convolution", "mkldnn_convolution", "_convolution"})
 _DTYPES = {2: "bfloat16", 4: "float32", 8: "float64"}
@@ -43,18 +44,29 @@ class Convolution:
     element_bytes: int
 
 
+def title() -> str:
+    """What it does, for people."""
+    return tr("channels-last memory format for convolutions")
+
+
+def _change() -> str:
+    return tr("{code}, and the same for its input images", code="model.to(memory_format=torch.channels_last)")
+
+
 def predict(evidence: Evidence) -> Prediction:
     """The costliest convolutions of the step, forward and backward, in both formats, by short probes."""
     report = evidence.report
     rows = [row for row in report.ops if base_name(row.op).startswith(("convolution", "mkldnn_convolution"))]
     images = [row for row in rows if len((tensor_shapes(row) or ((),))[0]) == 4]
     if not images:
-        return NotApplicable("no convolution of images runs in the step")
+        return NotApplicable(tr("no convolution of images runs in the step"))
     total = seconds_of(report, images)
     if total < LEAST_SHARE * report.step.time_s.median:
-        return NotApplicable(f"convolutions take {total / report.step.time_s.median:.1%} of the step")
+        return NotApplicable(
+            tr("convolutions take {share} of the step", share=f"{total / report.step.time_s.median:.1%}")
+        )
     if evidence.probe is None:
-        return CannotTell("it takes a probe of the convolutions", change=CHANGE)
+        return CannotTell(tr("it takes a probe of the convolutions"), change=_change())
     parts = []
     seen = 0.0
     for forward, seconds in _costliest(evidence, images, _FORWARD):
@@ -62,13 +74,15 @@ def predict(evidence: Evidence) -> Prediction:
         if shape is None:
             continue
         trains = _trains(forward, images)
-        compared = evidence.probe(*(_convolve(_sample(shape), last=last, trains=trains) for last in (False, True)))
+        compared = evidence.probe(
+            *(_convolve(_sample(shape), last=last, trains=trains) for last in (False, True)), budget_s=PROBE_S
+        )
         parts.append((seconds, compared.ratio))
         seen += seconds
         if seen > ENOUGH * total or len(parts) == MOST_PROBES:
             break
     if not parts:
-        return CannotTell("how its convolutions are laid out is not known", change=CHANGE)
+        return CannotTell(tr("how its convolutions are laid out is not known"), change=_change())
     # The probed shapes stand for all convolutions.
     parts = [(seconds * total / seen, ratio) for seconds, ratio in parts]
     for name, make in _BESIDE.items():
@@ -77,10 +91,10 @@ def predict(evidence: Evidence) -> Prediction:
         beside = seconds_of(report, rows)
         if found and beside >= LEAST_SHARE * report.step.time_s.median:
             calls = (make(found[0][0], last=last, trains=_trains(found[0][0], rows)) for last in (False, True))
-            parts.append((beside, evidence.probe(*calls).ratio))
+            parts.append((beside, evidence.probe(*calls, budget_s=PROBE_S).ratio))
     base = sum(seconds for seconds, _ in parts)
     return replaced_rows(
-        report, base, _mean(parts), what="convolving images, with pooling and norms", change=CHANGE, band=BAND
+        report, base, _mean(parts), what=tr("convolving images, with pooling and norms"), change=_change(), band=BAND
     )
 
 
@@ -252,7 +266,7 @@ def apply(effects: Effects) -> None:
                 module.to(memory_format=torch.channels_last)
         if not turned[id(module)][1]:
             return plain(module, *args, **kwargs)
-        effects.saw("module in channels-last format")
+        effects.saw(tr("module in channels-last format"))
         return plain(module, *map(_turned, args), **{name: _turned(one) for name, one in kwargs.items()})
 
     around_outermost_calls(around)

@@ -7,6 +7,7 @@ from typing import Any
 
 from boundby.remedies.contract import Effects
 from boundby.remedies.outermost_modules import around_outermost_calls
+from boundby.results.language import tr
 
 # A script that calls more modules than these from outside has no hot one.
 MOST_MODULES = 8
@@ -29,7 +30,7 @@ def compile_outermost_modules(effects: Effects, compile_forward: Callable[[Any],
             # The module is held, so that no other one gets its number.
             forwards[id(module)] = (module, _compiled(module, compile_forward, effects))
         elif id(module) not in forwards:
-            effects.cannot(f"more than {MOST_MODULES} modules are called from outside")
+            effects.cannot(tr("more than {number} modules are called from outside", number=str(MOST_MODULES)))
         _, forward = forwards.get(id(module), (None, None))
         if forward is None:
             return plain(module, *args, **kwargs)
@@ -56,13 +57,13 @@ def telling_backend(effects: Effects) -> Callable[..., Any]:
 
     def backend(graph: Any, inputs: Any, **options: Any) -> Any:
         for reason in counters["graph_break"]:
-            effects.cannot(f"one graph: it breaks, {_first_line(reason)}")
+            effects.cannot(tr("one graph: it breaks, {reason}", reason=_first_line(reason)))
         try:
             compiled = inductor(graph, inputs, **options)
         except Exception as error:
             effects.cannot(f"{type(error).__name__}: {_first_line(error)}")
             raise
-        effects.saw("graph compiled")
+        effects.saw(tr("graph compiled"))
         return compiled
 
     return backend
@@ -73,7 +74,7 @@ def _compiled(module: Any, compile_forward: Callable[[Any], Any], effects: Effec
     import torch
 
     if isinstance(module, torch._dynamo.eval_frame.OptimizedModule) or module._compiled_call_impl is not None:
-        effects.cannot("the script compiles its module itself")
+        effects.cannot(tr("the script compiles its module itself"))
         return None
     if next(module.parameters(), None) is None:
         return None

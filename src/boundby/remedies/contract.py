@@ -1,13 +1,14 @@
 """What a remedy is: a module of this room with the names below. To add one is one file, one test, one page.
 
-``NAME`` and ``TITLE`` are what people type and read; ``CHANGES_NUMBERS`` whether results may differ in the last bits or
+``NAME`` and ``title`` are what people type and read; ``CHANGES_NUMBERS`` whether results may differ in the last bits or
 more; ``ENVIRONMENT`` variables that the script's process gets from its start. ``predict`` looks at a report and says
 what the remedy would do, or why it does not apply. ``apply`` changes torch inside the process that is about to run the
 unmodified script, before the script's first line that uses it, and tells its effects when they happen.
 
 A remedy may have more names: ``WORK``, how many times as much a step does with it (2.0 for twice the batch), so that
 trials compare the time of equal work; ``BURSTS``, that steps come in bursts, so that their mean is compared; ``GROUP``,
-of whose remedies only one can hold at a time; ``ADVICE_ONLY``, that it cannot be applied from outside.
+of whose remedies only one can hold at a time; ``TOUCHES``, the parts of a step (``input``, ``model``, ``optimizer``)
+that it changes, where that is not all of them; ``ADVICE_ONLY``, that it cannot be applied from outside.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from boundby.results.interval import Interval
+from boundby.results.language import tr
 from boundby.results.machine import Machine
 from boundby.results.remedy import Predicted, ScriptFacts
 from boundby.results.report import Report
@@ -98,20 +100,25 @@ class Effects:
 
     def text(self) -> str:
         """Both in words, the commonest first."""
-        seen = ", ".join(
-            f"{what} ({count} times)" for what, count in sorted(self.seen.items(), key=lambda one: -one[1])
+        seen = tr(", ").join(
+            tr("{what} ({number} times)", what=what, number=str(number))
+            for what, number in sorted(self.seen.items(), key=lambda one: -one[1])
         )
-        refused = "; ".join(self.refused[:3])
-        return "; not possible: ".join(part for part in (seen, refused) if part) if seen else refused
+        refused = tr("; ").join(self.refused[:3])
+        if seen and refused:
+            return tr("{seen}; not possible: {refused}", seen=seen, refused=refused)
+        return seen or refused
 
 
 class RemedyModule(Protocol):
     """The shape of a remedy's file."""
 
     NAME: str
-    TITLE: str
     CHANGES_NUMBERS: bool
     ENVIRONMENT: Mapping[str, str]
+
+    def title(self) -> str:
+        """What it does, for people: a few words in the language in use."""
 
     def predict(self, evidence: Evidence) -> Prediction:
         """What the remedy would do to the step, as an interval with its reason."""

@@ -1,4 +1,4 @@
-"""``boundby run`` in a folder of links: ``python -m boundby.remedies.explained_aside FOLDER COMMAND...``.
+"""``boundby run`` in a folder of links: ``main`` of this module, with the arguments FOLDER COMMAND...
 
 A run that is stopped early must overwrite nothing of the user's, any more than a trial may. COMMAND is the command line
 of the program that is to run here, its first word the module it is (``boundby``).
@@ -22,7 +22,3 @@ def main() -> None:
     after_import("torch", lambda: guard_torch_save(guard))
     sys.argv[:] = [module, *words]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    main()

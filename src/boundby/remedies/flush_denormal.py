@@ -7,14 +7,13 @@ from typing import Any
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.in_step import base_name
+from boundby.results.language import tr
 from boundby.results.machine import Ceiling
 from boundby.results.report import OpRow
 
 NAME = "flush-denormal"
-TITLE = "flush denormal numbers to zero"
 CHANGES_NUMBERS = True
 ENVIRONMENT: Mapping[str, str] = {}
-CHANGE = "call torch.set_flush_denormal(True) before anything else of torch"
 # What an op computes besides the function that it is named after.
 COMPUTES: Mapping[str, tuple[str, ...]] = {
     "_softmax": ("exp",),
@@ -27,6 +26,15 @@ COMPUTES: Mapping[str, tuple[str, ...]] = {
 MENDED = 2.0
 # What the script's numbers most likely are; a step in another precision is not told from its report.
 DTYPE = "fp32"
+
+
+def title() -> str:
+    """What it does, for people."""
+    return tr("flush denormal numbers to zero")
+
+
+def _change() -> str:
+    return tr("call {call} before anything else of torch", call="torch.set_flush_denormal(True)")
 
 
 def predict(evidence: Evidence) -> Prediction:
@@ -43,24 +51,28 @@ def predict(evidence: Evidence) -> Prediction:
         if ceiling.name.partition("/")[2].startswith("denormal") and ceiling.dtype == DTYPE
     }
     if not slow:
-        return NotApplicable("no function was found to be slower on denormal numbers here")
+        return NotApplicable(tr("no function was found to be slower on denormal numbers here"))
     used = [(one, factor) for one, factor in slow.values() if _uses(evidence.report.ops, one)]
     if not used:
-        return NotApplicable("none of the functions that denormal numbers slow here is in the step")
+        return NotApplicable(tr("none of the functions that denormal numbers slow here is in the step"))
     if evidence.probe is None:
-        return CannotTell("it takes a look at whether flushing helps here", change=CHANGE)
+        return CannotTell(tr("it takes a look at whether flushing helps here"), change=_change())
     if denormals_flushed():
-        return NotApplicable("denormal numbers are flushed to zero already")
+        return NotApplicable(tr("denormal numbers are flushed to zero already"))
     flushed = flushed_factors(DataSource(), evidence.machine.ceilings)
     mended = [(one, factor) for one, factor in used if flushed.get((one.name, DTYPE), factor) <= MENDED]
     if not mended:
         names = _names([one for one, _ in used])
-        return NotApplicable(f"denormal numbers slow {names} here, and flushing does not mend that")
+        return NotApplicable(tr("denormal numbers slow {names} here, and flushing does not mend that", names=names))
     worst, names = max(factor for _, factor in mended), _names([one for one, _ in mended])
     return CannotTell(
-        f"whether the script's numbers are ever denormal (below 1e-38) is not watched; {names} would take up to "
-        f"{worst:.2g} times as long on them",
-        change=CHANGE,
+        tr(
+            "whether the script's numbers are ever denormal (below 1e-38) is not watched; {names} would take up to "
+            "{times} times as long on them",
+            names=names,
+            times=f"{worst:.2g}",
+        ),
+        change=_change(),
     )
 
 
@@ -71,7 +83,7 @@ def _uses(rows: Sequence[OpRow], ceiling: Ceiling) -> bool:
 
 
 def _names(ceilings: Sequence[Ceiling]) -> str:
-    return ", ".join(dict.fromkeys(one.name.partition("/")[0] for one in ceilings))
+    return tr(", ").join(dict.fromkeys(one.name.partition("/")[0] for one in ceilings))
 
 
 def apply(effects: Effects) -> None:
@@ -79,9 +91,9 @@ def apply(effects: Effects) -> None:
     import torch
 
     if torch.set_flush_denormal(True):
-        effects.saw("denormal numbers flushed to zero")
+        effects.saw(tr("denormal numbers flushed to zero"))
     else:
-        effects.cannot("this processor does not flush denormal numbers")
+        effects.cannot(tr("this processor does not flush denormal numbers"))
 
 
 def wrap(step: Callable[[], Any], effects: Effects) -> None:

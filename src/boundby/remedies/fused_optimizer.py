@@ -8,37 +8,53 @@ from typing import Any
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.predicting import replaced_part
+from boundby.results.language import tr, trn
 from boundby.results.remedy import OptimizerFacts
-from boundby.results.units import plural
+from boundby.results.report import Report
 
 NAME = "fused-optimizer"
-TITLE = "fused optimizer kernels"
 CHANGES_NUMBERS = True
 ENVIRONMENT: Mapping[str, str] = {}
+TOUCHES = frozenset({"optimizer"})
 # The optimizers of torch 2.13 whose constructors take fused=True; others have no such kernel.
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
-CHANGE = "pass fused=True to the optimizer"
+
+
+def title() -> str:
+    """What it does, for people."""
+    return tr("fused optimizer kernels")
+
+
+def _change() -> str:
+    return tr("pass {argument} to the optimizer", argument="fused=True")
 
 
 def predict(evidence: Evidence) -> Prediction:
     """The optimizer's time by a probe on parameters of the script's own shapes, as it is and fused."""
     optimizers = evidence.facts.optimizers
     if not optimizers:
-        return NotApplicable("no optimizer stepped")
+        return NotApplicable(tr("no optimizer stepped"))
     wanted = [one for one in optimizers if one.name in FUSED and not one.fused and not one.sparse]
     if not wanted:
-        return NotApplicable(f"{optimizers[0].name} has no fused kernel here, or uses it already")
+        return NotApplicable(tr("{name} has no fused kernel here, or uses it already", name=optimizers[0].name))
     if evidence.probe is None:
-        return CannotTell("it takes a probe of the optimizer's kernels", change=CHANGE)
+        return CannotTell(tr("it takes a probe of the optimizer's kernels"), change=_change())
     parts = [evidence.probe(_stepper(one, fused=False), _stepper(one, fused=True)) for one in wanted]
     count = sum(len(one.shapes) for one in wanted)
     return replaced_part(
         evidence.report,
         parts,
-        what=f"stepping {plural(count, 'parameter')} of these shapes",
-        change=CHANGE,
+        what=trn("stepping {count} parameter of these shapes", "stepping {count} parameters of these shapes", count),
+        change=_change(),
         changes_numbers=CHANGES_NUMBERS,
+        most_s=_most_s(evidence.report),
     )
+
+
+def _most_s(report: Report) -> float | None:
+    """The most that optimizers take of a step: their ops, and all host code; None where their ops were not seen."""
+    share = sum(row.share for row in report.ops if row.phase == "optimizer")
+    return (share + report.overhead_parts.host) * report.step.time_s.median if share else None
 
 
 def _stepper(facts: OptimizerFacts, *, fused: bool) -> Callable[[], object]:
@@ -78,7 +94,7 @@ def _make_fused(kind: Any, name: str, effects: Effects) -> None:
             plain(self, params, *args, **kwargs)
             return
         if any(one.is_complex() for one in tensors):
-            effects.cannot(f"{name}: complex parameters have no fused kernel")
+            effects.cannot(tr("{name}: complex parameters have no fused kernel", name=name))
             plain(self, params, *args, **kwargs)
             return
         try:
@@ -88,7 +104,7 @@ def _make_fused(kind: Any, name: str, effects: Effects) -> None:
             self.__dict__.clear()
             plain(self, params, *args, **kwargs)
             return
-        effects.saw(f"fused {name}")
+        effects.saw(tr("fused {name}", name=name))
 
     kind.__init__ = init
 

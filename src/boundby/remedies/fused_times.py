@@ -9,6 +9,7 @@ from boundby.bound.floors import ARITHMETIC
 from boundby.remedies.in_step import seconds_of
 from boundby.remedies.pointwise_chains import Chain, plain_name
 from boundby.results.interval import Interval, interval
+from boundby.results.language import tr
 from boundby.results.machine import Ceiling, Machine
 from boundby.results.report import OpRow, Report
 
@@ -94,7 +95,7 @@ def fused_time(chain: Chain, report: Report, *, function: str | None = None) -> 
     return FusedTime(
         now_s=seconds_of(report, chain.rows),
         fused_s=interval(value, low, high),
-        bound="its functions" if functions.value > passes.value * pass_s else "memory",
+        bound=tr("its functions") if functions.value > passes.value * pass_s else tr("memory"),
     )
 
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from boundby.remedies.compiled_calls import call_s, has_compiler
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.fused_times import FusedTime, fused_time, most_of
+from boundby.remedies.in_step import savable_s
 from boundby.remedies.pointwise_chains import Chain, chain_of, pointwise_chains
 from boundby.remedies.predicting import predicted_from_saving
 from boundby.results.interval import Interval, interval
+from boundby.results.language import tr
 from boundby.results.report import Report
 
 NAME = "fusion"
-TITLE = "elementwise chains, by source line, as one kernel each"
 CHANGES_NUMBERS = True
 ENVIRONMENT: Mapping[str, str] = {}
 # Advice by source line: there is nothing that could be applied from outside.
@@ -78,6 +79,11 @@ class Place:
     bound: str
 
 
+def title() -> str:
+    """What it does, for people."""
+    return tr("elementwise chains, by source line, as one kernel each")
+
+
 def predict(evidence: Evidence) -> Prediction:
     """What the chains of the script's own lines would save as one kernel each, by passes and by functions."""
     report = evidence.report
@@ -86,21 +92,34 @@ def predict(evidence: Evidence) -> Prediction:
     least = LEAST_SHARE * report.step.time_s.median
     places = [one for one in fusible_places(own, report) if one.saved.value > 0 and one.saved.high > least]
     if not places:
-        return NotApplicable("no chain of elementwise ops in the script's own lines would save a noticeable time")
+        return NotApplicable(tr("no chain of elementwise ops in the script's own lines would save a noticeable time"))
     if not any(place.library for place in places) and not has_compiler():
-        return CannotTell("no library function is known for its chains, and no C++ compiler is here to make one")
+        return CannotTell(tr("no library function is known for its chains, and no C++ compiler is here to make one"))
     told = places[:MOST_LINES]
-    more = f" and {len(places) - len(told)} more lines" if len(places) > len(told) else ""
+    reason = tr("; ").join(_told(one) for one in told)
+    if len(places) > len(told):
+        reason = tr("{lines} and {number} more lines", lines=reason, number=str(len(places) - len(told)))
     most = most_of(report)
-    return predicted_from_saving(
+    # What nothing explains of a line's time is not promised to go.
+    cap = savable_s(report, [row for one in places for chain in one.chains for row in chain.rows])
+    saved, least, highest = (
+        min(cap, seconds)
+        for seconds in (
+            (1.0 + most) / 2.0 * sum(one.saved.value for one in places),
+            sum(one.saved.low for one in places),
+            most * sum(one.saved.high for one in places),
+        )
+    )
+    predicted = predicted_from_saving(
         report,
-        (1.0 + most) / 2.0 * sum(one.saved.value for one in places),
-        sum(one.saved.low for one in places),
-        most * sum(one.saved.high for one in places),
-        reason="; ".join(_told(one) for one in told) + more,
-        change="; ".join(_advice(one) for one in told),
+        saved,
+        least,
+        highest,
+        reason=reason,
+        change=tr("; ").join(_advice(one) for one in told),
         changes_numbers=CHANGES_NUMBERS,
     )
+    return replace(predicted, from_outside=not ADVICE_ONLY)
 
 
 def fusible_places(chains: Sequence[Chain], report: Report) -> tuple[Place, ...]:
@@ -179,15 +198,21 @@ def _told(place: Place) -> str:
     after = one.passes_after
     band = "" if after.high - after.low < 0.5 else f" ({after.low:.0f}-{after.high:.0f})"
     left = place.now_s - place.saved.value
-    return (
-        f"{_where(place)}: {one.passes_before:.0f} -> {after.value:.0f}{band} passes over memory, "
-        f"{place.now_s * 1e3:.2g} ms -> {left * 1e3:.2g} ms, then bound by {place.bound}"
+    return tr(
+        "{where}: {before} -> {after} passes over memory, {now} -> {left}, then bound by {bound}",
+        where=_where(place),
+        before=f"{one.passes_before:.0f}",
+        after=f"{after.value:.0f}{band}",
+        now=f"{place.now_s * 1e3:.2g} ms",
+        left=f"{left * 1e3:.2g} ms",
+        bound=place.bound,
     )
 
 
 def _advice(place: Place) -> str:
-    what = "torch.compile the function it is in" if place.library is None else f"{place.library.call} if it is that"
-    return f"{_where(place)}: {what}"
+    if place.library is None:
+        return tr("{where}: torch.compile the function it is in", where=_where(place))
+    return tr("{where}: {call} if it is that", where=_where(place), call=place.library.call)
 
 
 def _where(place: Place) -> str:
@@ -198,7 +223,7 @@ def _where(place: Place) -> str:
 
 def apply(effects: Effects) -> None:
     """Nothing can be applied from outside: the lines themselves would have to change."""
-    effects.cannot("it takes other source lines; the remedy compile fuses the same chains from outside")
+    effects.cannot(tr("it takes other source lines; the remedy compile fuses the same chains from outside"))
 
 
 def wrap(step: Callable[[], Any], effects: Effects) -> None:

@@ -7,11 +7,13 @@ many times as long.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from boundby.remedies.contract import CannotTell, Prediction
 from boundby.remedies.predicting import LEAST_LEFT, PROBE_BAND, WIDEST_RATIO
 from boundby.results.interval import Interval
+from boundby.results.language import tr
 from boundby.results.remedy import Predicted
 from boundby.results.report import OpRow, Report
 
@@ -20,12 +22,19 @@ Shape = tuple[int, ...]
 MOST_UNSEEN = 0.8
 # A disturbed probe still says something where the step it makes is known to this factor, or longer or shorter for sure.
 WIDEST_STEP = 1.5
+# An op may take so many times its floor before what it takes is called unexplained.
+SLACK = 2.0
 
 
 def base_name(op: str) -> str:
     """``aten.addmm.default`` without namespace and overload: ``addmm``."""
     parts = op.split(".")
     return parts[1] if len(parts) > 1 and parts[0] in ("aten", "prims", "quantized") else parts[0]
+
+
+def at_line(path: str | None, line: int | None) -> str:
+    """A source line as it is named in reasons: ``train.py:12``; nothing where it is not known."""
+    return f"{os.path.basename(path)}:{line}" if path and line else ""
 
 
 def tensor_shapes(row: OpRow) -> tuple[Shape, ...]:
@@ -44,6 +53,35 @@ def tensor_shapes(row: OpRow) -> tuple[Shape, ...]:
 def seconds_of(report: Report, rows: Iterable[OpRow]) -> float:
     """What the rows take of the unwatched step (s): their shares of it."""
     return sum(row.share for row in rows) * report.step.time_s.median
+
+
+def in_fp32(row: OpRow) -> bool:
+    """Whether the row's work is in fp32, or what it is in was not recorded."""
+    return row.dtype in (None, "fp32")
+
+
+def explained_s(report: Report, row: OpRow) -> float:
+    """Seconds of the step that the row's work takes by this machine's ceilings, products apart, with some slack.
+
+    What an op takes beyond that is nobody's: a change of its memory traffic or of its code may leave it as it is.
+    """
+    faults = report.page_faults.seconds_each if report.page_faults is not None else None
+    floor = max(row.floors.memory_s, row.floors.pointwise_s) + row.faults * (faults or 0.0)
+    return min(seconds_of(report, [row]), SLACK * floor)
+
+
+def savable_s(report: Report, rows: Iterable[OpRow]) -> float:
+    """The most that fusing can save of these rows (s): what starting their ops takes, and their explained work.
+
+    Args:
+        report: the report.
+        rows: some of it.
+    """
+    total = 0.0
+    for row in rows:
+        work = 0.0 if row.matmul_flops else explained_s(report, row)
+        total += min(seconds_of(report, [row]), SLACK * row.floors.overhead_s + work)
+    return total
 
 
 def replaced_rows(
@@ -74,14 +112,19 @@ def replaced_rows(
     longest = min(longest + band * abs(step - longest), longest * (1.0 + band))
     disturbed = ratio.high > WIDEST_RATIO * ratio.low and longest > WIDEST_STEP * shortest
     if disturbed and shortest < step < longest:
-        return CannotTell("the machine was not quiet enough for its probe", change=change)
+        return CannotTell(tr("the machine was not quiet enough for its probe"), change=change)
     speedup, low, high = (step / max(seconds, LEAST_LEFT * step) for seconds in (left, longest, shortest))
     return Predicted(
         speedup=speedup,
         low=min(low, speedup),
         high=max(high, speedup),
-        reason=f"{what} takes {base * 1e3:.3g} ms of the step's {step * 1e3:.3g} ms; it would take "
-        f"{base * ratio.value * 1e3:.3g} ms",
+        reason=tr(
+            "{what} takes {time} of the step's {step}; it would take {left}",
+            what=what,
+            time=f"{base * 1e3:.3g} ms",
+            step=f"{step * 1e3:.3g} ms",
+            left=f"{base * ratio.value * 1e3:.3g} ms",
+        ),
         change=change,
         changes_numbers=True,
     )

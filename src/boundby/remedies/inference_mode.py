@@ -7,31 +7,45 @@ from typing import Any
 
 from boundby.remedies.compiled_calls import overhead_s
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
+from boundby.remedies.in_step import at_line
 from boundby.remedies.outermost_modules import around_outermost_calls
 from boundby.remedies.predicting import predicted_from_saving
-from boundby.results.units import plural
+from boundby.results.language import tr, trn
+from boundby.results.remedy import ScriptFacts
 
 NAME = "inference-mode"
-TITLE = "inference mode for forward passes without gradients"
 CHANGES_NUMBERS = False
 ENVIRONMENT: Mapping[str, str] = {}
-CHANGE = "run the loop under torch.inference_mode()"
+TOUCHES = frozenset({"model"})
+CALL = "torch.inference_mode()"
 # A node costs this much beside that of the ceiling's addition: some keep two tensors, views keep none.
 LEAST, MOST = 0.5, 2.0
+
+
+def title() -> str:
+    """What it does, for people."""
+    return tr("inference mode for forward passes without gradients")
+
+
+def _change(facts: ScriptFacts) -> str:
+    where = at_line(facts.forward_path, facts.forward_line)
+    if where:
+        return tr("run the loop under {call}, which is that of {where}", call=CALL, where=where)
+    return tr("run the loop under {call}", call=CALL)
 
 
 def predict(evidence: Evidence) -> Prediction:
     """The graph's nodes, one for each op after the first parameter, at what a node costs here."""
     facts, report = evidence.facts, evidence.report
     if facts.grad_in_inference is False:
-        return NotApplicable("no graph is built: gradients are off already")
+        return NotApplicable(tr("no graph is built: gradients are off already"))
     if report.step.kind == "training" or any(row.phase == "backward" for row in report.ops):
-        return NotApplicable("the step goes back through its graph")
+        return NotApplicable(tr("the step goes back through its graph"))
     if facts.grad_in_inference is None:
-        return NotApplicable("no module with parameters is called as a step")
+        return NotApplicable(tr("no module with parameters is called as a step"))
     node = overhead_s(report.machine, "autograd_node")
     if node is None:
-        return CannotTell("what a node of the graph costs here is not known", change=CHANGE)
+        return CannotTell(tr("what a node of the graph costs here is not known"), change=_change(facts))
     nodes = sum(row.calls for row in report.ops if row.module is not None)
     # What the graph kept is freed at once instead: fewer pages are touched anew, at most all of them.
     faults = report.overhead_parts.allocation * report.step.time_s.median
@@ -40,8 +54,13 @@ def predict(evidence: Evidence) -> Prediction:
         nodes * node,
         LEAST * nodes * node,
         MOST * nodes * node + faults,
-        reason=f"{plural(nodes, 'op')} of modules note how to go back, at {node * 1e6:.2g} us each, and nobody does",
-        change=CHANGE,
+        reason=trn(
+            "{count} op of modules note how to go back, at {time} each, and nobody does",
+            "{count} ops of modules note how to go back, at {time} each, and nobody does",
+            nodes,
+            time=f"{node * 1e6:.2g} us",
+        ),
+        change=_change(facts),
         changes_numbers=CHANGES_NUMBERS,
     )
 
@@ -62,11 +81,15 @@ def apply(effects: Effects) -> None:
 
     def around(module: Any, plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if trains or not torch.is_grad_enabled():
-            effects.cannot(f"the script trains with {trains[0]}" if trains else "gradients are off already")
+            effects.cannot(
+                tr("the script trains with {optimizer}", optimizer=trains[0])
+                if trains
+                else tr("gradients are off already")
+            )
             return plain(module, *args, **kwargs)
         with torch.inference_mode():
             result = plain(module, *args, **kwargs)
-        effects.saw("module called in inference mode")
+        effects.saw(tr("module called in inference mode"))
         return result
 
     around_outermost_calls(around)
@@ -79,7 +102,7 @@ def wrap(step: Callable[[], Any], effects: Effects) -> Callable[[], Any]:
     def run() -> Any:
         with torch.inference_mode():
             result = step()
-        effects.saw("step in inference mode")
+        effects.saw(tr("step in inference mode"))
         return result
 
     return run

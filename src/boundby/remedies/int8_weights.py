@@ -9,16 +9,26 @@ from typing import Any
 
 from boundby.remedies.contract import Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.weights import SMALLEST_WEIGHT, Product, at_first_inference, linear_work, predicted_products
+from boundby.results.language import tr
 
 NAME = "int8-weights"
-TITLE = "inference with linear layers in int8 (dynamic quantisation)"
 CHANGES_NUMBERS = True
 GROUP = "precision"
 ENVIRONMENT: Mapping[str, str] = {}
-CHANGE = (
-    "torch.ao.quantization.quantize_dynamic(model, "
-    "{torch.nn.Linear: torch.ao.quantization.per_channel_dynamic_qconfig}); check that its results serve"
-)
+TOUCHES = frozenset({"model"})
+
+
+def title() -> str:
+    """What it does, for people."""
+    return tr("inference with linear layers in int8 (dynamic quantisation)")
+
+
+def _change() -> str:
+    code = (
+        "torch.ao.quantization.quantize_dynamic(model, "
+        "{torch.nn.Linear: torch.ao.quantization.per_channel_dynamic_qconfig})"
+    )
+    return tr("{code}; check that its results serve", code=code)
 
 
 def predict(evidence: Evidence) -> Prediction:
@@ -29,8 +39,8 @@ def predict(evidence: Evidence) -> Prediction:
     if isinstance(work, NotApplicable):
         return work
     if torch.backends.quantized.engine in ("none", "qnnpack"):
-        return NotApplicable("this torch has no int8 kernels for this processor")
-    return predicted_products(evidence, work, _passes, dtype="int8", change=CHANGE)
+        return NotApplicable(tr("this torch has no int8 kernels for this processor"))
+    return predicted_products(evidence, work, _passes, dtype="int8", change=_change())
 
 
 def _passes(products: Sequence[Product]) -> tuple[Callable[[], object], Callable[[], object]]:
@@ -87,11 +97,11 @@ def _converted(module: Any, effects: Effects) -> None:
         try:
             _quantise(layer, effects)
         except RuntimeError as error:
-            effects.cannot(f"int8 weights: {str(error).partition(chr(10))[0]}")
+            effects.cannot(tr("int8 weights: {error}", error=str(error).partition("\n")[0]))
             return
         found += 1
     if not found:
-        effects.cannot(f"{type(module).__name__} has no linear layers with fp32 weights")
+        effects.cannot(tr("{module} has no linear layers with fp32 weights", module=type(module).__name__))
 
 
 def _quantise(layer: Any, effects: Effects) -> None:
@@ -108,7 +118,7 @@ def _quantise(layer: Any, effects: Effects) -> None:
         if inputs.dtype is not torch.float32 or not inputs.numel() or inputs.requires_grad:
             return plain(inputs)
         output = linear_dynamic(inputs.contiguous(), packed, True)
-        effects.saw("linear layer in int8")
+        effects.saw(tr("linear layer in int8"))
         return output
 
     # The layer keeps its weight, which other code may read.

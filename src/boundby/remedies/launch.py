@@ -8,30 +8,43 @@ from typing import Any
 from boundby.remedies.compiled_modules import compile_outermost_modules
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.predicting import predicted_from_saving
+from boundby.results.language import tr
 from boundby.results.machine import Ceiling, Machine
 
 NAME = "launch"
-TITLE = "kernels replayed as one graph (reduce-overhead)"
 CHANGES_NUMBERS = True
 ENVIRONMENT: Mapping[str, str] = {}
-CHANGE = 'model = torch.compile(model, mode="reduce-overhead"), or a torch.cuda.CUDAGraph around the step'
+TOUCHES = frozenset({"model"})
+
+
+def title() -> str:
+    """What it does, for people."""
+    return tr("kernels replayed as one graph (reduce-overhead)")
+
+
+def _change() -> str:
+    return tr(
+        "{code}, or a {graph} around the step",
+        code='model = torch.compile(model, mode="reduce-overhead")',
+        graph="torch.cuda.CUDAGraph",
+    )
 
 
 def predict(evidence: Evidence) -> Prediction:
     """Launches times what one costs here, less what it costs in a graph, where the host keeps the device waiting."""
     report = evidence.report
     if report.step.device == "cpu":
-        return NotApplicable("no device with launches to save")
+        return NotApplicable(tr("no device with launches to save"))
     if evidence.facts.compiled:
-        return NotApplicable("the script compiles already")
+        return NotApplicable(tr("the script compiles already"))
     each, replayed = _launch(evidence.machine, "back_to_back"), _launch(evidence.machine, "graph_kernel")
     if each is None:
-        return CannotTell("what a launch costs here is not known", change=CHANGE)
+        return CannotTell(tr("what a launch costs here is not known"), change=_change())
     if replayed is None:
-        return NotApplicable("the device replays no graphs")
+        return NotApplicable(tr("the device replays no graphs"))
     launches = report.counts.launches
     if not launches:
-        return CannotTell("how many launches a step makes is not known", change=CHANGE)
+        return CannotTell(tr("how many launches a step makes is not known"), change=_change())
     step = report.step.time_s.median
     overhead = report.split.overhead
     # Launches cost time only where the device waits for them: that is what the split says. Host code that the graph
@@ -44,9 +57,14 @@ def predict(evidence: Evidence) -> Prediction:
         saved,
         min(low, saved),
         high,
-        reason=f"{launches:,} launches a step at {each.value * 1e6:.2g} us each, {replayed.value * 1e6:.2g} us in a "
-        f"graph; overhead is {overhead.value:.0%} of the step",
-        change=CHANGE,
+        reason=tr(
+            "{launches} launches a step at {each} each, {replayed} in a graph; overhead is {share} of the step",
+            launches=f"{launches:,}",
+            each=f"{each.value * 1e6:.2g} us",
+            replayed=f"{replayed.value * 1e6:.2g} us",
+            share=f"{overhead.value:.0%}",
+        ),
+        change=_change(),
         changes_numbers=CHANGES_NUMBERS,
     )
 
@@ -61,7 +79,7 @@ def apply(effects: Effects) -> None:
 
     mark: Callable[[], None] = torch.compiler.cudagraph_mark_step_begin
     if not torch.cuda.is_available():
-        effects.cannot("there is no device with launches to save")
+        effects.cannot(tr("there is no device with launches to save"))
         return
 
     def compile_forward(forward: Any) -> Any:
@@ -83,9 +101,9 @@ def _tell(effects: Effects) -> None:
     from torch._dynamo.utils import counters
 
     if counters["inductor"]["cudagraph_skips"]:
-        effects.cannot("some graph cannot be recorded for replay")
+        effects.cannot(tr("some graph cannot be recorded for replay"))
     elif counters["stats"]["unique_graphs"]:
-        effects.saw("module called as a replayed graph")
+        effects.saw(tr("module called as a replayed graph"))
 
 
 def wrap(step: Callable[[], Any], effects: Effects) -> Callable[[], Any] | None:

@@ -13,8 +13,8 @@ import psutil
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.results.interval import interval
+from boundby.results.language import tr, trn
 from boundby.results.remedy import LoaderFacts, Predicted
-from boundby.results.units import plural
 
 # By what factor work takes longer than its seconds over the cores, where workers and the step's own threads are more
 # than the cores: threads that wait for one another wait for the one that has no core. Where they are not, copies of
@@ -34,7 +34,7 @@ def the_loader(evidence: Evidence) -> LoaderFacts | NotApplicable:
     """
     loaders = evidence.facts.loaders
     if not loaders:
-        return NotApplicable("no DataLoader gives the batches")
+        return NotApplicable(tr("no DataLoader gives the batches"))
     first = loaders[0]
     alike = [
         one
@@ -60,7 +60,7 @@ def predict_more_workers(evidence: Evidence, loader: LoaderFacts, workers: int, 
     step, cores = report.step.time_s.median, evidence.machine.description.usable_cores
     share = report.split.input
     if share.high < LEAST_INPUT:
-        return NotApplicable("the step hardly waits for its input")
+        return NotApplicable(tr("the step hardly waits for its input"))
     threads = evidence.facts.threads or report.step.threads
     slowed = CROWDED if workers + threads > cores else ROOMY
     others = _cores_of_others() if evidence.probe is not None else 0.0
@@ -75,13 +75,34 @@ def predict_more_workers(evidence: Evidence, loader: LoaderFacts, workers: int, 
     value = speedup(share.value, slowed.value, _busy(threads, cores), cores - others / 2)
     low = speedup(share.low, slowed.high, float(min(threads, cores)), cores - others)
     high = speedup(share.high, slowed.low, 1.0, float(cores))
-    room = f"{plural(cores, 'core')} for {plural(workers, 'worker')} and {plural(threads, 'thread')}"
+    room = {
+        "share": f"{share.value:.0%}",
+        "processes": trn("{count} process", "{count} processes", workers),
+        "cores": trn("{count} core", "{count} cores", cores),
+        "threads": trn("{count} thread", "{count} threads", threads),
+    }
     return Predicted(
         speedup=value,
         low=min(value, low),
         high=max(value, high),
-        reason=f"{share.value:.0%} of the step makes its batch, which {plural(workers, 'process', 'processes')} would "
-        f"do meanwhile; {room}{f', of which other load uses {others:.1f} now' if others else ''}",
+        reason=trn(
+            "{share} of the step makes its batch, which {processes} would do meanwhile; {cores} for {count} worker and "
+            "{threads}, of which other load uses {others} now",
+            "{share} of the step makes its batch, which {processes} would do meanwhile; {cores} for {count} workers "
+            "and {threads}, of which other load uses {others} now",
+            workers,
+            **room,
+            others=f"{others:.1f}",
+        )
+        if others
+        else trn(
+            "{share} of the step makes its batch, which {processes} would do meanwhile; {cores} for {count} worker and "
+            "{threads}",
+            "{share} of the step makes its batch, which {processes} would do meanwhile; {cores} for {count} workers "
+            "and {threads}",
+            workers,
+            **room,
+        ),
         change=change,
         changes_numbers=True,
     )
@@ -112,7 +133,7 @@ def predict_no_workers(evidence: Evidence, loader: LoaderFacts, *, change: str) 
         change: what the user would change.
     """
     if loader.worker_cpu_s is None:
-        return CannotTell("what a batch takes its workers is not known: they gave too few", change=change)
+        return CannotTell(tr("what a batch takes its workers is not known: they gave too few"), change=change)
     report = evidence.report
     step, cores = report.step.time_s.median, evidence.machine.description.usable_cores
     threads = evidence.facts.threads or report.step.threads
@@ -131,12 +152,26 @@ def predict_no_workers(evidence: Evidence, loader: LoaderFacts, *, change: str) 
             own = min(own, max((step * cores / slowed - making) / max(busy, 1.0), own / slowed))
         ends.append(step / max(own + making, 1e-12))
     low, value, high = sorted(ends)
+    time = f"{making * 1e3:.3g} ms"
     return Predicted(
         speedup=value,
         low=low,
         high=high,
-        reason=f"a batch takes {plural(loader.workers, 'worker')} {making * 1e3:.3g} ms, which would come on top of "
-        f"the step's own work{'; they compete for the cores with it now' if crowded else ''}",
+        reason=trn(
+            "a batch takes {count} worker {time}, which would come on top of the step's own work; they compete for the "
+            "cores with it now",
+            "a batch takes {count} workers {time}, which would come on top of the step's own work; they compete for "
+            "the cores with it now",
+            loader.workers,
+            time=time,
+        )
+        if crowded
+        else trn(
+            "a batch takes {count} worker {time}, which would come on top of the step's own work",
+            "a batch takes {count} workers {time}, which would come on top of the step's own work",
+            loader.workers,
+            time=time,
+        ),
         change=change,
         changes_numbers=True,
     )
@@ -179,7 +214,14 @@ def use_workers(count: int, effects: Effects) -> None:
             given.arguments |= {"prefetch_factor": None, "persistent_workers": False, "timeout": 0}
             given.arguments["multiprocessing_context"] = None
         plain(*given.args, **given.kwargs)
-        effects.saw(f"a loader with {plural(count, 'worker')} in place of {before}")
+        effects.saw(
+            trn(
+                "a loader with {count} worker in place of {before}",
+                "a loader with {count} workers in place of {before}",
+                count,
+                before=str(before),
+            )
+        )
 
     DataLoader.__init__ = init  # type: ignore[method-assign]  # what applying from outside means
 
@@ -188,5 +230,5 @@ def _why_not(arguments: Mapping[str, Any], count: int) -> str | None:
     from torch.utils.data import IterableDataset
 
     if count > 1 and isinstance(arguments["dataset"], IterableDataset):
-        return "each worker would give all of an iterable dataset"
+        return tr("each worker would give all of an iterable dataset")
     return None

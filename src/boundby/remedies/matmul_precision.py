@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
-from boundby.remedies.in_step import replaced_rows, slow_dtype
+from boundby.remedies.in_step import in_fp32, replaced_rows, slow_dtype
 from boundby.remedies.outermost_modules import around_outermost_calls
 from boundby.remedies.replayed import PRODUCTS, kinds_of, products_part
-from boundby.results.units import plural
+from boundby.results.language import tr, trn
 
 NAME = "matmul-precision"
-TITLE = "fp32 products in bf16 inside (float32_matmul_precision)"
 CHANGES_NUMBERS = True
 ENVIRONMENT: Mapping[str, str] = {}
+TOUCHES = frozenset({"model"})
 PRECISION = "medium"
 CHANGE = f'torch.set_float32_matmul_precision("{PRECISION}")'
 # Convolutions have a setting of their own, which this one leaves alone.
@@ -24,26 +25,36 @@ MATMULS = tuple(name for name in PRODUCTS if name != "convolution")
 LEAST_SHARE = 0.1
 
 
+def title() -> str:
+    """What it does, for people."""
+    return tr("fp32 products in bf16 inside (float32_matmul_precision)")
+
+
 def predict(evidence: Evidence) -> Prediction:
     """The script's own products by probes, as they are and with the precision set."""
     report, facts = evidence.report, evidence.facts
     if facts.autocast:
-        return NotApplicable("the products are in bf16 already, by autocast")
+        return NotApplicable(tr("the products are in bf16 already, by autocast"))
     if facts.matmul_precision == PRECISION:
-        return NotApplicable("the script sets it already")
+        return NotApplicable(tr("the script sets it already"))
     if slow_dtype(report, "bf16"):
-        return NotApplicable("this machine is slow at products in bf16")
-    products = kinds_of(report.ops, MATMULS)
+        return NotApplicable(tr("this machine is slow at products in bf16"))
+    single = replace(report, ops=tuple(row for row in report.ops if in_fp32(row)))
+    products = kinds_of(single.ops, MATMULS)
     if not products or sum(kind.share for kind in products) < LEAST_SHARE:
-        return NotApplicable("products are hardly any of the step")
+        return NotApplicable(tr("products are hardly any of the step"))
     if evidence.probe is None:
-        return CannotTell("it takes a probe of the products", change=CHANGE)
-    part = products_part(evidence, products, around=_less_precise)
+        return CannotTell(tr("it takes a probe of the products"), change=CHANGE)
+    part = products_part(replace(evidence, report=single), products, around=_less_precise)
     if part is None:
-        return CannotTell("it has products of a sort that is not probed", change=CHANGE)
+        return CannotTell(tr("it has products of a sort that is not probed"), change=CHANGE)
     count = sum(kind.calls for kind in products)
     return replaced_rows(
-        report, part.seconds, part.ratio, what=f"{plural(count, 'product')} with their gradients", change=CHANGE
+        report,
+        part.seconds,
+        part.ratio,
+        what=trn("{count} product with their gradients", "{count} products with their gradients", count),
+        change=CHANGE,
     )
 
 
@@ -67,9 +78,9 @@ def apply(effects: Effects) -> None:
 
     def around(module: Any, plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if torch.get_float32_matmul_precision() == PRECISION:
-            effects.saw(f"module called with products at {PRECISION} precision")
+            effects.saw(tr("module called with products at {precision} precision", precision=PRECISION))
         else:
-            effects.cannot("the script sets the precision itself")
+            effects.cannot(tr("the script sets the precision itself"))
         return plain(module, *args, **kwargs)
 
     around_outermost_calls(around)
@@ -81,7 +92,7 @@ def wrap(step: Callable[[], Any], effects: Effects) -> Callable[[], Any]:
     def run() -> Any:
         with _less_precise():
             result = step()
-        effects.saw(f"step with products at {PRECISION} precision")
+        effects.saw(tr("step with products at {precision} precision", precision=PRECISION))
         return result
 
     return run

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from boundby.remedies.contract import CannotTell, Compared, Prediction
+from boundby.results.language import tr
 from boundby.results.remedy import Predicted
 from boundby.results.report import Report
 from boundby.results.units import format_time
@@ -25,6 +26,7 @@ def replaced_part(
     change: str,
     changes_numbers: bool,
     band: float = PROBE_BAND,
+    most_s: float | None = None,
 ) -> Prediction:
     """The step once some of its work takes as long as probes say; undecided where the probes were disturbed.
 
@@ -35,11 +37,12 @@ def replaced_part(
         change: what the user would change.
         changes_numbers: whether results may differ.
         band: by what share a part's seconds inside the step may differ from the probe's.
+        most_s: the most that the work can take of the step, by what was seen of it (s); None: all of the step.
     """
     if any(one.ratio.high > WIDEST_RATIO * one.ratio.low for one in parts):
-        return CannotTell("the machine was not quiet enough for its probe", change=change)
+        return CannotTell(tr("the machine was not quiet enough for its probe"), change=change)
     step = report.step.time_s.median
-    base = min(sum(one.base_s for one in parts), step)
+    base = min(sum(one.base_s for one in parts), step if most_s is None else most_s)
     factor = base / max(sum(one.base_s for one in parts), 1e-12)
     saved = factor * sum(one.base_s * (1.0 - one.ratio.value) for one in parts)
     most = factor * sum(one.base_s * (1.0 - one.ratio.low) for one in parts)
@@ -50,8 +53,13 @@ def replaced_part(
         saved,
         low,
         high,
-        reason=f"{what} takes {format_time(base)} of the step's {format_time(step)}; it would take "
-        f"{format_time(base - saved)}",
+        reason=tr(
+            "{what} takes {time} of the step's {step}; it would take {left}",
+            what=what,
+            time=format_time(base),
+            step=format_time(step),
+            left=format_time(base - saved),
+        ),
         change=change,
         changes_numbers=changes_numbers,
     )

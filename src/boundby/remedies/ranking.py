@@ -5,26 +5,54 @@ from __future__ import annotations
 from dataclasses import replace
 
 from boundby.remedies.contract import CannotTell, Evidence, NotApplicable
-from boundby.remedies.probing import TurnsProbe
+from boundby.remedies.foreign_load import waiting_s
+from boundby.remedies.past_trials import past_trials
+from boundby.remedies.probing import NoTimeLeft, TurnsProbe
 from boundby.remedies.registry import all_remedies
-from boundby.results.remedy import Advice, Measured, Predicted, Remedy, ScriptFacts
+from boundby.results.language import tr
+from boundby.results.machine import Finding
+from boundby.results.remedy import WORTH, Advice, Measured, Predicted, Remedy, ScriptFacts
 from boundby.results.report import Report
 
-# A gain below this is not worth a change of the script; stated wherever advice is given.
-WORTH = 1.05
+# Two runs of the same script differ by about this much: no prediction, however sure of itself, is finer.
+FINEST = 0.03
+# A trial whose interval is wider than this factor tells neither for nor against a prediction.
+WIDEST_TRIAL = 1.5
+# Where more of a step than this may be waiting for other load, whatever is left of it is no ground for advice.
+MOST_WAITED = 0.5
+# All probes of a run together take no longer: a quiet machine needs less, a busy one would take many times as long.
+MOST_PROBING_S = 2.5
 
 
 def with_predictions(report: Report, facts: ScriptFacts) -> Report:
     """The report with what each remedy should do, by short probes in this process; as it is where its ops are unknown.
 
+    Of steps on another device than the CPU nothing is predicted, which a finding says.
+
     Args:
-        report: a report of steps that ran on the CPU, in this process.
+        report: a report of steps that ran in this process.
         facts: what was seen of the script's own objects.
     """
-    if not report.ops or report.step.device != "cpu":
+    if not report.ops:
         return report
-    evidence = Evidence(report=report, machine=report.machine, facts=facts, probe=TurnsProbe())
-    return replace(report, remedies=predict_all(evidence))
+    if report.step.device != "cpu":
+        return replace(report, findings=(*report.findings, _not_here(report.step.device)))
+    # More threads than cores wait for each other, which is what those threads cost and no other load.
+    crowded = report.step.threads > report.machine.description.usable_cores
+    probe = TurnsProbe(total_s=MOST_PROBING_S, waiting=(lambda: None) if crowded else waiting_s)
+    evidence = Evidence(report=report, machine=report.machine, facts=facts, probe=probe)
+    return replace(report, remedies=predict_all(evidence), past_trials=past_trials())
+
+
+def _not_here(device: str) -> Finding:
+    return Finding(
+        code="remedies-not-predicted",
+        message=tr("What remedies would do to these steps is not predicted: they ran on {device}.", device=device),
+        advice=tr(
+            "Predictions rest on probes and ceilings of the CPU. boundby try NAME SCRIPT measures what a remedy does "
+            "here all the same; boundby try --list names them."
+        ),
+    )
 
 
 def predict_all(evidence: Evidence) -> tuple[Remedy, ...]:
@@ -39,18 +67,32 @@ def predict_all(evidence: Evidence) -> tuple[Remedy, ...]:
     for module in all_remedies():
         try:
             prediction = module.predict(evidence)
+        except NoTimeLeft:
+            prediction = CannotTell(tr("the probes before it took all the time they may on this busy machine"))
         except Exception as error:  # a probe may meet anything that torch can raise
-            prediction = CannotTell(f"its probe failed: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            prediction = CannotTell(
+                tr("its probe failed: {error}", error=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            )
         if isinstance(prediction, NotApplicable):
             continue
         if isinstance(prediction, CannotTell):
-            found.append(Remedy(name=module.NAME, title=module.TITLE, why=prediction.reason))
+            found.append(Remedy(name=module.NAME, title=module.title(), why=prediction.reason))
             continue
+        prediction = no_finer(prediction)
         advice = advice_for(prediction)
         found.append(
-            Remedy(name=module.NAME, title=module.TITLE, predicted=prediction, why=prediction.reason, advice=advice)
+            Remedy(name=module.NAME, title=module.title(), predicted=prediction, why=prediction.reason, advice=advice)
         )
     return tuple(sorted(found, key=_rank))
+
+
+def no_finer(expected: Predicted) -> Predicted:
+    """The prediction, its interval no narrower than a run and itself are apart."""
+    return replace(
+        expected,
+        low=min(expected.low, expected.speedup / (1.0 + FINEST)),
+        high=max(expected.high, expected.speedup * (1.0 + FINEST)),
+    )
 
 
 def advice_for(expected: Predicted | Measured) -> Advice:
@@ -76,10 +118,11 @@ def after_trial(
         return replace(remedy, failed=failed, took_effect=took_effect, effect=effect, advice="unknown")
     predicted = remedy.predicted
     held = None
-    # A change that did not take place says nothing of the prediction.
-    if predicted is not None and took_effect is not False:
+    # A change that did not take place says nothing of the prediction, nor does a trial lost in other load.
+    if predicted is not None and took_effect is not False and measured.high <= WIDEST_TRIAL * measured.low:
         held = predicted.low <= measured.speedup <= predicted.high
-    advice: Advice = "unknown" if took_effect is False else advice_for(measured)
+    lost = measured.waited is not None and measured.waited > MOST_WAITED
+    advice: Advice = "unknown" if took_effect is False or lost else advice_for(measured)
     return replace(remedy, measured=measured, took_effect=took_effect, effect=effect, held=held, advice=advice)
 
 

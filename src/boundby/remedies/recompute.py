@@ -13,14 +13,13 @@ from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicab
 from boundby.remedies.in_step import seconds_of
 from boundby.remedies.predicting import predicted_from_saving
 from boundby.remedies.sums import LEAST_KNOWN, known_share
+from boundby.results.language import tr, trn
 from boundby.results.report import OpRow
-from boundby.results.units import format_size, format_time, plural
+from boundby.results.units import format_size, format_time
 
 NAME = "recompute"
-TITLE = "compute repeated blocks again in the backward pass (less memory, more time)"
 CHANGES_NUMBERS = False
 ENVIRONMENT: Mapping[str, str] = {}
-CHANGE = "where memory is short, torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"
 FEWEST_BLOCKS = 2
 PROBED_OPS = 8
 PROBE_S = 0.05
@@ -44,18 +43,27 @@ class Blocks:
         return self.written_bytes / max(self.seconds, 1e-12)
 
 
+def title() -> str:
+    """What it does, for people."""
+    return tr("compute repeated blocks again in the backward pass (less memory, more time)")
+
+
+def _change() -> str:
+    return tr("where memory is short, {code}", code="torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
+
+
 def predict(evidence: Evidence) -> Prediction:
     """The blocks' forward pass a second time, and what noting and finding them again takes by a probe."""
     report = evidence.report
     if not any(row.phase == "backward" for row in report.ops):
-        return NotApplicable("there is no backward pass")
+        return NotApplicable(tr("there is no backward pass"))
     if report.counts.recomputed_flops:
-        return NotApplicable("the script computes something again already")
+        return NotApplicable(tr("the script computes something again already"))
     groups = repeated_blocks(evidence)
     if not groups:
-        return NotApplicable("the model has no repeated blocks")
+        return NotApplicable(tr("the model has no repeated blocks"))
     if known_share(report) < LEAST_KNOWN:
-        return CannotTell("too little of the step is accounted for", change=CHANGE)
+        return CannotTell(tr("too little of the step is accounted for"), change=_change())
     again = sum(one.seconds for one in groups)
     noting = _noting_s(evidence) * sum(one.count + one.ops / PROBED_OPS for one in groups) / 2.0
     added, least, most = again + noting, LEAST_AGAIN * again + 0.5 * noting, MOST_AGAIN * again + 1.5 * noting
@@ -63,15 +71,21 @@ def predict(evidence: Evidence) -> Prediction:
     if report.counts.saved_bytes is not None:
         freed = min(freed, report.counts.saved_bytes)
     best = groups[0]
-    names = f"{best.container}.* ({plural(best.count, 'block')})"
+    names = trn(
+        "{container} ({count} block)", "{container} ({count} blocks)", best.count, container=f"{best.container}.*"
+    )
     return predicted_from_saving(
         report,
         -added,
         -most,
         -least,
-        reason=f"the blocks' forward pass, {format_time(again)}, would run twice a step; that frees at most "
-        f"{format_size(freed)} between forward and backward pass: for memory, never for speed",
-        change=f"{CHANGE}, first for {names}: it frees most a second lost",
+        reason=tr(
+            "the blocks' forward pass, {time}, would run twice a step; that frees at most {size} between forward and "
+            "backward pass: for memory, never for speed",
+            time=format_time(again),
+            size=format_size(freed),
+        ),
+        change=tr("{change}, first for {names}: it frees most a second lost", change=_change(), names=names),
         changes_numbers=CHANGES_NUMBERS,
     )
 
@@ -173,7 +187,7 @@ def apply(effects: Effects) -> None:
             runs += 1
             if runs == 1:
                 return plain(self, *some, **named)
-            effects.saw("a block computed again")
+            effects.saw(tr("a block computed again"))
             with _unheard():
                 return plain(self, *some, **named)
 
@@ -211,7 +225,7 @@ def _containers(module: Any) -> Iterator[Sequence[Any]]:
 
 def _why_not(block: Any) -> str | None:
     if any(getattr(one, "track_running_stats", False) for one in block.modules()):
-        return "blocks with running statistics would count each batch twice"
+        return tr("blocks with running statistics would count each batch twice")
     return None
 
 

@@ -9,6 +9,7 @@ from typing import cast
 
 from boundby.remedies.contract import RemedyModule
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 # In the order in which equals are shown.
 MODULES = {
@@ -29,6 +30,7 @@ MODULES = {
     "recompute": "recompute",
     "compile": "torch_compile",
     "fusion": "fusion",
+    "sdpa": "sdpa",
     "channels-last": "channels_last",
     "inference-mode": "inference_mode",
     "launch": "launch",
@@ -52,11 +54,12 @@ def remedy_named(name: str) -> RemedyModule:
     module = MODULES.get(name)
     if module is None:
         near = get_close_matches(name, MODULES, n=3)
-        hint = f"Did you mean {' or '.join(near)}? " if near else ""
+        known = tr("boundby try --list shows all.")
+        hint = tr("Did you mean {names}? {more}", names=tr(" or ").join(near), more=known) if near else known
         raise BoundbyError(
             "unknown-remedy",
-            f"there is no remedy {name!r}",
-            f"{hint}boundby try --list shows all.",
+            tr("there is no remedy {name}", name=repr(name)),
+            hint,
             status=EXIT_USAGE,
         )
     return cast(RemedyModule, importlib.import_module(f"boundby.remedies.{module}"))

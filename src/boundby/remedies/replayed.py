@@ -51,7 +51,9 @@ CONVOLUTION_MORE = 3.0
 FEWEST_ROWS = 128
 # With this few rows a product's time is that of reading its weights.
 FEW_ROWS = 64
-COLD_BYTES = 48 << 20
+# As many bytes of weights take turns as a step reads, up to several times a large last cache: what part of them a cache
+# keeps makes reading quicker in the one dtype and not in the other.
+COLD_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +102,26 @@ class Replay:
     sets: int = 1
 
 
-def product_replay(kind: Kind, *, most_flops: int = MOST_FLOPS) -> Replay | None:
+def weight_bytes(kinds: Iterable[Kind]) -> int:
+    """Bytes of weights in fp32 that a step's products of few rows read, each call's its own.
+
+    Args:
+        kinds: the products of the forward pass.
+    """
+    total = 0
+    for kind in kinds:
+        if kind.op in ("mm", "addmm") and len(kind.shapes) >= 2 and kind.shapes[-2][0] <= FEW_ROWS:
+            total += 4 * kind.calls * math.prod(kind.shapes[-1])
+    return total
+
+
+def product_replay(kind: Kind, *, most_flops: int = MOST_FLOPS, read_bytes: int | None = None) -> Replay | None:
     """The product by the function that a user calls, on fewer rows where it is long; None where it is not known how.
 
     Args:
         kind: one of ``PRODUCTS``.
         most_flops: of its forward pass; what makes it smaller is left as it is where it would become another product.
+        read_bytes: bytes of weights that a step reads, from ``weight_bytes``; None: those of this kind alone.
     """
     import torch
 
@@ -119,7 +135,8 @@ def product_replay(kind: Kind, *, most_flops: int = MOST_FLOPS) -> Replay | None
         outputs = _fewer(right[1], factor, FEWEST_ROWS)
         rows = _fewer(left[0], factor * right[1] / outputs, FEWEST_ROWS)
         few = rows <= FEW_ROWS
-        sets = max(1, min(kind.calls, COLD_BYTES // (4 * outputs * left[1]))) if few else 1
+        each = 4 * outputs * left[1]
+        sets = max(1, min(COLD_BYTES, read_bytes or kind.calls * each) // each) if few else 1
         return Replay(call=functional.linear, shapes=((rows, left[1]), (outputs, left[1])), sets=sets)
     if kind.op in ("bmm", "baddbmm"):
         left, right = shapes[-2:]
@@ -241,6 +258,7 @@ def products_part(
     if evidence.probe is None:
         return None
     gradients = has_backward(evidence.report)
+    read_bytes = weight_bytes(kinds)
     parts = []
     for forward, backward in FAMILIES:
         family = [kind for kind in kinds if kind.op in forward]
@@ -249,7 +267,8 @@ def products_part(
             continue
         done = []
         for kind in family[:MOST_KINDS]:
-            replay = product_replay(kind, most_flops=MOST_FLOPS // SLOW_PART if slow else MOST_FLOPS)
+            most_flops = MOST_FLOPS // SLOW_PART if slow else MOST_FLOPS
+            replay = product_replay(kind, most_flops=most_flops, read_bytes=read_bytes)
             if replay is None:
                 continue
             dtypes = ("float32",) * len(replay.shapes)

@@ -11,20 +11,16 @@ from typing import Any
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.in_step import Shape, base_name, replaced_rows, seconds_of, tensor_shapes
 from boundby.results.interval import Interval
+from boundby.results.language import tr, trn
 from boundby.results.remedy import OptimizerFacts
-from boundby.results.units import plural
 
 NAME = "sparse-gradients"
-TITLE = "sparse gradients of large embeddings"
 CHANGES_NUMBERS = True
 ENVIRONMENT: Mapping[str, str] = {}
-MAKE_SPARSE = "make the embeddings with sparse=True"
-CHANGE = {
-    "Adam": f"{MAKE_SPARSE} and give their weights to torch.optim.SparseAdam, all others to Adam",
-    "AdamW": f"{MAKE_SPARSE} and give their weights to torch.optim.SparseAdam, all others to AdamW",
-    "SGD": MAKE_SPARSE,
-    "Adagrad": MAKE_SPARSE,
-}
+TOUCHES = frozenset({"model", "optimizer"})
+SPARSE = "sparse=True"
+# Those that step sparse gradients, themselves or by one of their kind.
+STEPPING = ("Adam", "AdamW", "SGD", "Adagrad")
 LOOKUPS = ("embedding", "_embedding_bag", "_embedding_bag_forward_only")
 BACKWARDS = (
     "embedding_dense_backward",
@@ -38,11 +34,27 @@ SMALLEST_TABLE_BYTES = 1 << 20
 LARGEST_PROBED_BYTES = 48 << 20
 
 
+def title() -> str:
+    """What it does, for people."""
+    return tr("sparse gradients of large embeddings")
+
+
+def _change(name: str) -> str:
+    if name in ("Adam", "AdamW"):
+        return tr(
+            "make the embeddings with {argument} and give their weights to {other}, all others to {name}",
+            argument=SPARSE,
+            other="torch.optim.SparseAdam",
+            name=name,
+        )
+    return tr("make the embeddings with {argument}", argument=SPARSE)
+
+
 def predict(evidence: Evidence) -> Prediction:
     """Tables' gradients and their optimizer step by a probe: a step on one table, dense against sparse."""
     report, facts = evidence.report, evidence.facts
     if not facts.optimizers:
-        return NotApplicable("no optimizer stepped")
+        return NotApplicable(tr("no optimizer stepped"))
     forward = [row for row in report.ops if row.phase == "forward" and base_name(row.op) in LOOKUPS]
     lookups: dict[Shape, Shape] = {}
     for row in forward:
@@ -51,17 +63,25 @@ def predict(evidence: Evidence) -> Prediction:
             lookups[shapes[0]] = shapes[1]
     tables = {shape: rows for shape, rows in lookups.items() if 4 * math.prod(shape) >= SMALLEST_TABLE_BYTES}
     if not tables:
-        return NotApplicable("no embedding here is large")
+        return NotApplicable(tr("no embedding here is large"))
     reasons = []
     for facts_of in facts.optimizers:
         held = [shape for shape in facts_of.shapes if shape in tables]
         if not held or facts_of.sparse:
             continue
-        why = _why_not(facts_of.name, facts_of.options) or ("fused SGD" if _is_fused_sgd(facts_of) else None)
+        why = _why_not(facts_of.name, facts_of.options) or (_fused_sgd() if _is_fused_sgd(facts_of) else None)
         if why is None:
             return _predict_with(evidence, facts_of, held, tables)
         reasons.append(why)
-    return NotApplicable(f"{reasons[0]} takes no sparse gradients" if reasons else "no optimizer steps the embeddings")
+    return NotApplicable(_takes_none(reasons[0]) if reasons else tr("no optimizer steps the embeddings"))
+
+
+def _takes_none(optimizer: str) -> str:
+    return tr("{name} takes no sparse gradients", name=optimizer)
+
+
+def _fused_sgd() -> str:
+    return tr("fused {name}", name="SGD")
 
 
 def _is_fused_sgd(facts: OptimizerFacts) -> bool:
@@ -70,12 +90,12 @@ def _is_fused_sgd(facts: OptimizerFacts) -> bool:
 
 def _why_not(name: str, options: Mapping[str, Any]) -> str | None:
     """Which optimizer cannot take sparse gradients, in words; None where one can."""
-    if name not in CHANGE:
+    if name not in STEPPING:
         return name
     if options.get("weight_decay"):
-        return f"{name} with weight decay"
+        return tr("{name} with weight decay", name=name)
     if options.get("amsgrad"):
-        return f"{name} with amsgrad"
+        return tr("{name} with amsgrad", name=name)
     return None
 
 
@@ -92,9 +112,9 @@ def _predict_with(
     elements = sum(math.prod(shape) for one in evidence.facts.optimizers for shape in one.shapes)
     part = sum(math.prod(shape) for shape in held) / max(elements, 1)
     base_s = backward + part * stepping * report.step.time_s.median
-    change = CHANGE[optimizer.name]
+    change = _change(optimizer.name)
     if evidence.probe is None:
-        return CannotTell("it takes a probe of a step on a table", change=change)
+        return CannotTell(tr("it takes a probe of a step on a table"), change=change)
     largest = max(held, key=math.prod)
     rows = max(1, min(math.prod(tables[largest]), largest[0]))
     probed = (max(rows, min(largest[0], LARGEST_PROBED_BYTES // (4 * largest[1]))), largest[1])
@@ -110,8 +130,15 @@ def _predict_with(
         report,
         base_s,
         ratio,
-        what=f"writing the gradients of {plural(len(held), 'embedding table')} and stepping every row of them, "
-        f"where a step looks up {rows:,} of {largest[0]:,},",
+        what=trn(
+            "writing the gradients of {count} embedding table and stepping every row of them, where a step looks up "
+            "{rows} of {all},",
+            "writing the gradients of {count} embedding tables and stepping every row of them, where a step looks up "
+            "{rows} of {all},",
+            len(held),
+            rows=f"{rows:,}",
+            all=f"{largest[0]:,}",
+        ),
         change=change,
     )
 
@@ -196,13 +223,14 @@ class _SparseTables:
         for group, found in groups:
             why = _why_not(name, group)
             if why is None and name == "SGD" and group.get("fused"):
-                why = "fused SGD"
+                why = _fused_sgd()
             if why is not None:
-                self._give_up(f"{why} takes no sparse gradients", found)
+                self._give_up(_takes_none(why), found)
                 continue
             if name in ("Adam", "AdamW"):
                 self._step_apart(optimizer, group, found)
-            self._effects.saw(f"sparse gradients stepped by {'SparseAdam' if 'Adam' in name else name}")
+            stepper = "SparseAdam" if "Adam" in name else name
+            self._effects.saw(tr("sparse gradients stepped by {name}", name=stepper))
 
     def after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Gradients are where the script looks for them."""
@@ -222,7 +250,7 @@ class _SparseTables:
             first = [first] if torch.is_tensor(first) else list(first)
             found = [one for one in first if one.grad is not None and one.grad.is_sparse] if "clip" in name else []
             if found:
-                self._give_up(f"{name} takes no sparse gradients", found)
+                self._give_up(_takes_none(name), found)
             return plain(first, *args, **kwargs)
 
         vars(torch.nn.utils)[name] = call

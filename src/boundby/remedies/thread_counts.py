@@ -16,9 +16,9 @@ from boundby.remedies.predicting import PROBE_BAND, WIDEST_RATIO, predicted_from
 from boundby.remedies.replayed import PRODUCTS, PRODUCTS_BACKWARD, kinds_of, product_replay, timed_call
 from boundby.remedies.sums import LEAST_KNOWN, known_share, weighted_sum
 from boundby.results.interval import Interval, interval
+from boundby.results.language import tr, trn
 from boundby.results.machine import Ceiling, Machine
 from boundby.results.report import OpRow
-from boundby.results.units import plural
 from boundby.scaling.serial_shares import serial_shares
 
 # torch shares out a pointwise op among threads where it has more elements than this (at::internal::GRAIN_SIZE).
@@ -76,7 +76,7 @@ def predict_threads(evidence: Evidence, threads: Threads, *, change: str) -> Pre
     report = evidence.report
     step = report.step.time_s.median
     if known_share(report) < LEAST_KNOWN:
-        return CannotTell("too little of the step is accounted for", change=change)
+        return CannotTell(tr("too little of the step is accounted for"), change=change)
     products = [row for row in report.ops if _is_product(row)]
     others = [row for row in report.ops if not _is_product(row)]
     parts: list[tuple[float, Interval]] = []
@@ -102,9 +102,20 @@ def predict_threads(evidence: Evidence, threads: Threads, *, change: str) -> Pre
     work, after = sum(seconds for seconds, _ in parts), weighted_sum(parts)
     saved, least, most = work - after.value, work - after.high, work - after.low
     moved = sum(seconds for seconds, ratio in parts if ratio.value != 1.0)
-    then = plural(threads.then, "thread")
-    reason = f"at {then} what {plural(threads.now, 'thread')} now share, {_ms(moved)} of the step's {_ms(step)}, "
-    reason += f"would take {_ms(moved - saved)}" if moved else "is too little to matter"
+    told = {
+        "then": trn("{count} thread", "{count} threads", threads.then),
+        "now": trn("{count} thread", "{count} threads", threads.now),
+        "part": _ms(moved),
+        "step": _ms(step),
+    }
+    if moved:
+        reason = tr(
+            "at {then} what {now} now share, {part} of the step's {step}, would take {left}",
+            **told,
+            left=_ms(moved - saved),
+        )
+    else:
+        reason = tr("at {then} what {now} now share, {part} of the step's {step}, is too little to matter", **told)
     return predicted_from_saving(
         report,
         saved,
@@ -148,7 +159,9 @@ def _widest(threads: Threads) -> Interval:
 def _products_ratio(evidence: Evidence, threads: Threads, products: Sequence[OpRow]) -> Interval | CannotTell:
     """Seconds of all products at the other count over those now."""
     if evidence.probe is None:
-        return _CeilingRatios(evidence.machine, threads).products() or CannotTell("it takes a probe of its products")
+        return _CeilingRatios(evidence.machine, threads).products() or CannotTell(
+            tr("it takes a probe of its products")
+        )
     gradients = any(row.phase == "backward" for row in products)
     kinds = kinds_of(products, PRODUCTS)
     total = sum(one.share for one in kinds)
@@ -161,13 +174,15 @@ def _products_ratio(evidence: Evidence, threads: Threads, products: Sequence[OpR
         call = timed_call(replay, ("float32",) * len(replay.shapes), gradients=gradients)
         ratio = evidence.probe(*threads.pair(call), budget_s=PROBE_S).ratio
         if ratio.high > WIDEST_RATIO * ratio.low:
-            return CannotTell("the machine was not quiet enough for its probe")
+            return CannotTell(tr("the machine was not quiet enough for its probe"))
         found.append((kind.share, ratio))
         known += kind.share
         if known >= PROBED_SHARE * total:
             break
     if not found:
-        return _CeilingRatios(evidence.machine, threads).products() or CannotTell("its products cannot be made again")
+        return _CeilingRatios(evidence.machine, threads).products() or CannotTell(
+            tr("its products cannot be made again")
+        )
     return _mean(found)
 
 
@@ -176,12 +191,12 @@ def _addition_ratio(evidence: Evidence, threads: Threads, rows: Sequence[OpRow])
     import torch
 
     if evidence.probe is None:
-        return CannotTell("its ceilings at another number of threads are not known")
+        return CannotTell(tr("its ceilings at another number of threads are not known"))
     elements = min(_elements(max(rows, key=lambda row: row.share)), 16 << 20)
     a, b, c = (torch.ones(elements) for _ in range(3))
     ratio = evidence.probe(*threads.pair(lambda: torch.add(a, b, out=c)), budget_s=PROBE_S).ratio
     if ratio.high > WIDEST_RATIO * ratio.low:
-        return CannotTell("the machine was not quiet enough for its probe")
+        return CannotTell(tr("the machine was not quiet enough for its probe"))
     return ratio
 
 
@@ -262,7 +277,7 @@ def use_threads(count: int, effects: Effects) -> None:
     import torch
 
     plain = torch.set_num_threads
-    what, home = f"torch at {plural(count, 'thread')}", threading.get_ident()
+    what, home = trn("torch at {count} thread", "torch at {count} threads", count), threading.get_ident()
     plain(count)
     effects.saw(what)
 
@@ -271,7 +286,9 @@ def use_threads(count: int, effects: Effects) -> None:
         # Loaders' own threads set a count for themselves.
         if number != count and threading.get_ident() == home:
             effects.seen.pop(what, None)
-            effects.cannot(f"the script itself chooses {plural(number, 'thread')}")
+            effects.cannot(
+                trn("the script itself chooses {count} thread", "the script itself chooses {count} threads", number)
+            )
 
     torch.set_num_threads = choose  # type: ignore[assignment]  # what applying from outside means
 
@@ -288,7 +305,7 @@ def wrapped(step: Callable[[], Any], count: int, effects: Effects) -> Callable[[
             result = step()
         finally:
             torch.set_num_threads(before)
-        effects.saw(f"step at {plural(count, 'thread')}")
+        effects.saw(trn("step at {count} thread", "step at {count} threads", count))
         return result
 
     return run

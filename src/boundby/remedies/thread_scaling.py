@@ -33,10 +33,9 @@ from boundby.remedies.trial import (
 from boundby.remedies.turn_results import Seen, Slice, measured
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.interval import interval
-from boundby.results.language import tr
+from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
 from boundby.results.scaling import ScalingPoint
-from boundby.results.units import plural
 from boundby.scaling.speedups import point
 from boundby.timing.statistics import median, quantile
 
@@ -130,14 +129,29 @@ def thread_counts(wanted: Sequence[int] | None, cores: int) -> tuple[int, ...]:
         counts = sorted({*doubling, cores})
         return tuple(counts[: MOST_COUNTS - 1] + counts[-1:]) if len(counts) > MOST_COUNTS else tuple(counts)
     if any(isinstance(one, bool) or not isinstance(one, int) or one < 1 for one in wanted):
-        _refuse(f"{', '.join(map(str, wanted))} are no numbers of threads", "Name whole numbers from 1: --threads 1,2.")
+        _refuse(
+            tr("{numbers} are no numbers of threads", numbers=", ".join(map(str, wanted))),
+            tr("Name whole numbers from 1: {option}.", option="--threads 1,2"),
+        )
     counts = sorted({1, *wanted})
     if len(counts) > MOST_COUNTS:
-        _refuse(f"{len(counts)} thread counts are too many to take turns", f"Name at most {MOST_COUNTS}.")
+        _refuse(
+            tr("{number} thread counts are too many to take turns", number=str(len(counts))),
+            tr("Name at most {number}.", number=str(MOST_COUNTS)),
+        )
     if counts[-1] > MOST_OVER * cores:
         _refuse(
-            f"{counts[-1]:,} threads are far more than the {plural(cores, 'usable core')}",
-            f"Up to {MOST_OVER * cores} are measured, those over {cores} as oversubscribed.",
+            trn(
+                "{threads} threads are far more than the {count} usable core",
+                "{threads} threads are far more than the {count} usable cores",
+                cores,
+                threads=f"{counts[-1]:,}",
+            ),
+            tr(
+                "Up to {most} are measured, those over {cores} as oversubscribed.",
+                most=str(MOST_OVER * cores),
+                cores=str(cores),
+            ),
         )
     return tuple(counts)
 
@@ -174,7 +188,9 @@ def script_scaling(
                 try:
                     run.start()
                 except TrialFailed as failed:
-                    raise _not_scaled(f"with {plural(count, 'thread')}, {failed}") from None
+                    raise _not_scaled(
+                        trn("with {count} thread, {failed}", "with {count} threads, {failed}", count, failed=failed)
+                    ) from None
                 _check_threads(run.seen)
             load = _OtherLoad()
             slowest = max(min(run.seen.warm) for run in runs)
@@ -303,14 +319,23 @@ def _check_threads(seen: Seen) -> None:
     if not seen.took_effect:
         raise BoundbyError(
             "threads-chosen",
-            f"{seen.effect.removeprefix('; ') or 'torch was never given its threads'}, so other counts cannot be had",
-            "Take torch.set_num_threads out of the script, or let it read OMP_NUM_THREADS.",
+            tr(
+                "{effect}, so other counts cannot be had",
+                effect=seen.effect.removeprefix("; ") or tr("torch was never given its threads"),
+            ),
+            tr(
+                "Take {call} out of the script, or let it read {variable}.",
+                call="torch.set_num_threads",
+                variable="OMP_NUM_THREADS",
+            ),
         )
 
 
 def _not_scaled(why: str) -> BoundbyError:
     return BoundbyError(
-        "script-not-scaled", f"no steps could be compared: {why}", "See what `boundby run` says of the script."
+        "script-not-scaled",
+        tr("no steps could be compared: {why}", why=why),
+        tr("See what `boundby run` says of the script."),
     )
 
 

@@ -16,18 +16,17 @@ from boundby.remedies.compiled_calls import call_s, gradient_s, has_compiler, ov
 from boundby.remedies.compiled_modules import compile_outermost_modules, telling_backend
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.fused_times import fused_time, generated_ratio
-from boundby.remedies.in_step import seconds_of
+from boundby.remedies.in_step import explained_s, savable_s, seconds_of
 from boundby.remedies.pointwise_chains import is_pointwise, is_reduction, plain_name, pointwise_chains
 from boundby.remedies.predicting import predicted_from_saving
 from boundby.results.interval import Interval, interval
+from boundby.results.language import tr, trn
 from boundby.results.report import OpRow, Report
-from boundby.results.units import plural
 
 NAME = "compile"
-TITLE = "torch.compile of the outermost module"
 CHANGES_NUMBERS = True
 ENVIRONMENT: Mapping[str, str] = {}
-CHANGE = "model = torch.compile(model); the first steps compile for some 10 to 60 s, once"
+TOUCHES = frozenset({"model"})
 
 # The constants below are ratios to what the machine file has, measured as those of ``compiled_calls``.
 #
@@ -63,27 +62,38 @@ STAYING = frozenset({"t", "detach", "alias"})
 STARTS_BAND = interval(1.0, 0.6, 1.5)
 
 
+def title() -> str:
+    """What it does, for people."""
+    return tr("torch.compile of the outermost module")
+
+
+def _change() -> str:
+    return tr("{code}; the first steps compile for some 10 to 60 s, once", code="model = torch.compile(model)")
+
+
 def predict(evidence: Evidence) -> Prediction:
     """What fusing saves, less what calling compiled code costs; how long compiling takes is known by trying."""
     report = evidence.report
     if evidence.facts.compiled or any(row.op == "torch.compile region" for row in report.ops):
-        return NotApplicable("the script compiles already")
+        return NotApplicable(tr("the script compiles already"))
     if not has_compiler():
-        return NotApplicable("no C++ compiler is here for torch.compile to use")
+        return NotApplicable(tr("no C++ compiler is here for torch.compile to use"))
     region = compiled_rows(report)
     if not region:
-        return NotApplicable("no module runs in the step")
+        return NotApplicable(tr("no module runs in the step"))
     calls = outermost_calls(region)
     parts = _Parts(report, region, calls, graph=bool(evidence.facts.grad_in_inference))
     if parts.call is None:
-        return CannotTell("what an op's overhead is here is not known", change=CHANGE)
+        return CannotTell(tr("what an op's overhead is here is not known"), change=_change())
     saved = [parts.chains, parts.starts, parts.unknown]
     spent = [parts.call, parts.masks, parts.other]
     value = sum(one.value for one in saved) - sum(one.value for one in spent)
     low = sum(one.low for one in saved) - sum(one.high for one in spent)
     high = sum(one.high for one in saved) - sum(one.low for one in spent)
+    most = savable_s(report, region) + report.overhead_parts.host * report.step.time_s.median
+    value, low, high = min(value, most), min(low, most), min(high, most)
     return predicted_from_saving(
-        report, value, low, high, reason=parts.reason(), change=CHANGE, changes_numbers=CHANGES_NUMBERS
+        report, value, low, high, reason=parts.reason(), change=_change(), changes_numbers=CHANGES_NUMBERS
     )
 
 
@@ -126,19 +136,26 @@ class _Parts:
         step = self.report.step.time_s.median
         before = sum(one.passes_before * one.runs * one.elements for one in self.found)
         after = sum(one.passes_after.value * one.runs * one.elements for one in self.found)
-        chains = plural(len(self.found), "chain") if self.found else "chains"
+        chains = trn(
+            "{count} chain of elementwise ops would pass over memory {times} times as often",
+            "{count} chains of elementwise ops would pass over memory {times} times as often",
+            len(self.found),
+            times=f"{after / max(before, 1):.2g}",
+        )
+        calls = trn("{count} call of compiled code", "{count} calls of compiled code", self.calls)
         parts = (
-            (
-                f"{chains} of elementwise ops would pass over memory {after / max(before, 1):.2g} times as often",
-                -self.chains.value if self.found else 0.0,
-            ),
-            ("ops no longer started one by one", -self.starts.value),
-            (f"{plural(self.calls, 'call')} of compiled code", self.call.value if self.call is not None else 0.0),
-            ("masks stored for the backward pass", self.masks.value),
-            ("kernels as generated", self.other.value),
+            (chains, -self.chains.value if self.found else 0.0),
+            (tr("ops no longer started one by one"), -self.starts.value),
+            (calls, self.call.value if self.call is not None else 0.0),
+            (tr("masks stored for the backward pass"), self.masks.value),
+            (tr("kernels as generated"), self.other.value),
         )
         said = [f"{what} {seconds * 1e3:+.2g} ms" for what, seconds in parts if abs(seconds) > LEAST_SAID * step]
-        return f"of a step's {step * 1e3:.3g} ms: {', '.join(said) or 'next to nothing would change'}"
+        return tr(
+            "of a step's {step}: {parts}",
+            step=f"{step * 1e3:.3g} ms",
+            parts=tr(", ").join(said) or tr("next to nothing would change"),
+        )
 
     def _chains(self) -> Interval:
         total = interval(0.0)
@@ -195,6 +212,8 @@ class _Parts:
             ratio = generated_ratio(plain_name(row.op), self.report.machine) if bound else None
             ratio = ratio or RATIOS[kind]
             work = max(0.0, seconds_of(self.report, [row]) - row.floors.overhead_s)
+            if bound:
+                work = min(work, explained_s(self.report, row))
             more = interval((ratio.value - 1) * work, (ratio.low - 1) * work, (ratio.high - 1) * work)
             total = _plus(total, more)
         return total

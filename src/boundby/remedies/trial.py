@@ -7,84 +7,63 @@ is stopped at the end of a step. The ratio is taken turn by turn; the median ove
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from boundby.capture.script import Target
 from boundby.remedies.aside import make_aside
+from boundby.remedies.child_process import child_command
+from boundby.remedies.foreign_load import core_time, cores_of_others
+from boundby.remedies.turn_results import Seen, Slice, measured, numerics
+from boundby.results.language import language, tr
 from boundby.results.remedy import Measured, Numerics
-from boundby.timing.statistics import median, median_error
 
 # A turn is to last about this long, so that what a switch disturbs (caches, clocks, threads' sleep) is a small part.
 TURN_S = 0.4
-MOST_STEPS_A_TURN = 500
-# The first steps of a turn bring data back into the caches; they are not counted where there are enough.
-UNCOUNTED_SHARE = 0.1
+FEWEST_STEPS_A_TURN, MOST_STEPS_A_TURN = 2, 500
 FEWEST_TURNS, MOST_TURNS = 5, 15
-# No trial is believed to a finer difference than this, whatever its turns say.
-LEAST_FLOOR = 0.02
+# Below so many cores, what other processes did is not why threads had to wait.
+LEAST_OTHERS = 0.2
 LONGEST_START_S = 180.0
 LONGEST_TURN_S = 60.0
-
-
-@dataclass(slots=True)
-class Slice:
-    """The seconds of one turn's steps."""
-
-    seconds: list[float]
-
-    @property
-    def typical(self) -> float:
-        """The median step once the turn's first ones are left out."""
-        return median(self._counted)
-
-    @property
-    def mean(self) -> float:
-        """Their mean, for steps that come in bursts, as the batches of several workers do."""
-        return sum(self._counted) / len(self._counted)
-
-    @property
-    def _counted(self) -> list[float]:
-        return self.seconds[math.ceil(UNCOUNTED_SHARE * len(self.seconds)) :] or self.seconds
 
 
 class TrialFailed(Exception):
     """A run of the script ended, or said nothing, before there was a result; the text says why."""
 
 
-@dataclass(slots=True)
-class Seen:
-    """What a run told so far."""
+class TooShort(TrialFailed):
+    """The script ended as it should, after ``steps`` steps in all, before there were enough turns."""
 
-    warm: list[float] = field(default_factory=list)
-    settled_s: float = 0.0
-    slices: list[Slice] = field(default_factory=list)
-    losses: dict[int, float] = field(default_factory=dict)
-    outputs: dict[int, list[float]] = field(default_factory=dict)
-    peak_bytes: int | None = None
-    seed: int | None = None
-    took_effect: bool = False
-    effect: str = ""
+    def __init__(self, steps: int) -> None:
+        super().__init__(tr("the script ended by itself; let it run for more steps, before there was a result"))
+        self.steps = steps
 
 
 class LiveRun:
     """One process that runs the script, stopped unless it is its turn."""
 
     def __init__(
-        self, target: Target, *, remedies: Sequence[str], environment: Mapping[str, str], folder: Path, name: str
+        self,
+        target: Target,
+        *,
+        remedies: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        name: str,
+        threads: int | None = None,
     ) -> None:
         self.seen = Seen()
         aside = folder / name
@@ -92,9 +71,10 @@ class LiveRun:
         make_aside(Path.cwd(), aside)
         self._log = (folder / f"{name}.log").open("w+b")
         ours, theirs = os.pipe(), os.pipe()
-        command = [sys.executable, "-m", "boundby.remedies.turns", "--to-trial", str(ours[1])]
-        command += ["--from-trial", str(theirs[0]), "--folder", str(Path.cwd())]
+        command = [*child_command("boundby.remedies.turns"), "--to-trial", str(ours[1])]
+        command += ["--from-trial", str(theirs[0]), "--folder", str(Path.cwd()), "--language", language()]
         command += [word for remedy in remedies for word in ("--remedy", remedy)]
+        command += [] if threads is None else ["--threads", str(threads)]
         command += ["--module"] * target.is_module + [target.name, "--", *target.args]
         self._process = subprocess.Popen(
             command,
@@ -118,7 +98,7 @@ class LiveRun:
         Raises:
             TrialFailed: it ended before, or took too long.
         """
-        message = self._hear(LONGEST_START_S, "to start")
+        message = self._hear(LONGEST_START_S, tr("it took over {limit} s to start", limit=f"{LONGEST_START_S:.0f}"))
         self.seen.warm = message["seconds"]
         self.seen.settled_s = message["settled_s"]
 
@@ -128,14 +108,19 @@ class LiveRun:
         Raises:
             TrialFailed: it ended within them, or took too long.
         """
+        began, before = time.monotonic(), core_time(self._process.pid)
         os.killpg(self._process.pid, signal.SIGCONT)
         try:
             self._to_run.write(json.dumps({"steps": steps}) + "\n")
             self._to_run.flush()
         except BrokenPipeError:
             raise TrialFailed(self._last_words()) from None
-        message = self._hear(LONGEST_TURN_S, f"for {steps} steps")
-        slice_ = Slice(message["seconds"])
+        late = tr("it took over {limit} s for {steps} steps", limit=f"{LONGEST_TURN_S:.0f}", steps=str(steps))
+        message = self._hear(LONGEST_TURN_S, late)
+        others = cores_of_others(before, core_time(self._process.pid), time.monotonic() - began)
+        # Threads of the script's own that are more than the cores wait too, and that is what the script takes.
+        waited = message["waited_s"] if others >= LEAST_OTHERS else None
+        slice_ = Slice(message["seconds"], waited_s=waited or 0.0)
         self.seen.slices.append(slice_)
         return slice_
 
@@ -153,21 +138,21 @@ class LiveRun:
             self._to_run.close()
         self._log.close()
 
-    def _hear(self, limit_s: float, what: str) -> dict[str, Any]:
+    def _hear(self, limit_s: float, late: str) -> dict[str, Any]:
         ready, _, _ = select.select([self._from_run], [], [], limit_s)
         if not ready:
-            raise TrialFailed(f"it took over {limit_s:.0f} s {what}")
+            raise TrialFailed(late)
         line = self._from_run.readline()
         if not line:
             raise TrialFailed(self._last_words())
         message: dict[str, Any] = json.loads(line)
         self.seen.took_effect, self.seen.effect = message["took_effect"], message["effect"]
         if message["event"] == "end":
-            watching = "; ".join(message["watching"])
-            why = message["error"] or watching or f"the script ended with status {message['status']}"
+            watching = tr("; ").join(message["watching"])
             if message["status"] == 0 and not message["error"] and not watching:
-                why = "the script ended by itself; let it run for more steps"
-            raise TrialFailed(f"{why}, before there was a result")
+                raise TooShort(message["steps"])
+            why = message["error"] or watching or _ended(message["status"])
+            raise TrialFailed(tr("{why}, before there was a result", why=why))
         os.killpg(self._process.pid, signal.SIGSTOP)
         self.seen.peak_bytes = message["peak_bytes"]
         self.seen.seed = message["seed"]
@@ -180,7 +165,13 @@ class LiveRun:
         self._log.seek(0)
         lines = [line.strip() for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
         status = self._process.returncode
-        return f"{lines[-1][:300]} (status {status})" if lines else f"the script ended with status {status}"
+        if not lines:
+            return _ended(status)
+        return tr("{line} (status {status})", line=lines[-1][:300], status=str(status))
+
+
+def _ended(status: int) -> str:
+    return tr("the script ended with status {status}", status=str(status))
 
 
 def take_turns(
@@ -188,6 +179,7 @@ def take_turns(
     changed: LiveRun,
     *,
     budget_s: float,
+    steps_a_turn: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
@@ -197,6 +189,7 @@ def take_turns(
         base: the script as it is, started.
         changed: the script with the remedy, started.
         budget_s: seconds for all turns; ``FEWEST_TURNS`` are taken however long they last.
+        steps_a_turn: how many; None: as many as last long enough.
         progress: told the share done.
         clock: seconds.
 
@@ -204,7 +197,7 @@ def take_turns(
         TrialFailed: one of them ended before there were enough turns.
     """
     began = clock()
-    steps = _steps_a_turn(base, changed)
+    steps = steps_a_turn or _steps_a_turn(base, changed)
     for turn in range(MOST_TURNS):
         order = (base, changed) if turn % 2 == 0 else (changed, base)
         try:
@@ -222,92 +215,7 @@ def take_turns(
 
 def _steps_a_turn(base: LiveRun, changed: LiveRun) -> int:
     slowest = max(min(base.seen.warm), min(changed.seen.warm))
-    return max(2, min(MOST_STEPS_A_TURN, math.ceil(TURN_S / max(slowest, 1e-6))))
-
-
-def measured(base: Seen, changed: Seen, *, work: float = 1.0, bursts: bool = False) -> Measured:
-    """What the turns say.
-
-    Args:
-        base: the script as it is.
-        changed: the script with the remedy.
-        work: how many times as much a step of the changed script does (2 for twice the batch).
-        bursts: whether steps of one of them may come in bursts, so that only their mean says how long they take.
-    """
-    base_steps, steps = ([one.mean if bursts else one.typical for one in seen.slices][1:] for seen in (base, changed))
-    pairs = list(zip(base_steps, steps, strict=False))
-    ratios = sorted(work * a / b for a, b in pairs)
-    value = median(ratios)
-    error = median_error([math.log(ratio) for ratio in ratios])
-    floor = max(LEAST_FLOOR, _noise(base_steps), _noise(steps))
-    half = max(2.0 * error, floor)
-    base_step, step = median([a for a, _ in pairs]), median([b for _, b in pairs])
-    start, base_start = changed.settled_s - len(changed.warm) * step, base.settled_s - len(base.warm) * base_step
-    gain = work * base_step - step
-    return Measured(
-        speedup=value,
-        low=value * math.exp(-half),
-        high=value * math.exp(half),
-        floor=floor,
-        turns=len(ratios),
-        steps_per_turn=len(base.slices[-1].seconds),
-        base_step_s=base_step,
-        step_s=step,
-        base_start_s=base_start,
-        start_s=start,
-        break_even_steps=math.ceil(max(0.0, start - base_start) / gain) if gain > 0 else None,
-        base_peak_bytes=base.peak_bytes,
-        peak_bytes=changed.peak_bytes,
-    )
-
-
-def _noise(turns: Sequence[float]) -> float:
-    """By how much a run differs from itself: the error of the median ratio of each turn to the next, in the log."""
-    steps = [math.log(a / b) for a, b in pairwise(turns)]
-    return 2.0 * median_error(steps) if len(steps) >= 2 else 0.0
-
-
-def numerics(base: Seen, changed: Seen) -> Numerics | None:
-    """How the results of the same steps differ; None where there is nothing to compare, or chance is in it.
-
-    A script that sets no seed begins each run with other numbers, whose results say nothing of a remedy.
-    """
-    if base.seed != changed.seed:
-        return None
-    steps = sorted(base.losses.keys() & changed.losses.keys())
-    if steps:
-        apart = [_relative(base.losses[step], changed.losses[step]) for step in steps]
-        return Numerics(
-            of="loss",
-            steps=len(steps),
-            largest=max(apart),
-            last=apart[-1],
-            base_last=base.losses[steps[-1]],
-            remedy_last=changed.losses[steps[-1]],
-        )
-    steps = sorted(
-        step
-        for step in base.outputs.keys() & changed.outputs.keys()
-        if len(base.outputs[step]) == len(changed.outputs[step])
-    )
-    if not steps:
-        return None
-    apart = [_apart(base.outputs[step], changed.outputs[step]) for step in steps]
-    return Numerics(of="output", steps=len(steps), largest=max(apart), last=apart[-1])
-
-
-def _relative(a: float, b: float) -> float:
-    if math.isnan(a) or math.isnan(b):
-        return 0.0 if math.isnan(a) and math.isnan(b) else math.inf
-    return abs(a - b) / max(abs(a), 1e-12) if a != b else 0.0
-
-
-def _apart(a: Sequence[float], b: Sequence[float]) -> float:
-    scale = max((abs(x) for x in a if math.isfinite(x)), default=0.0) or 1.0
-    return max(
-        (abs(x - y) / scale if math.isfinite(x - y) else (0.0 if x == y else math.inf))
-        for x, y in zip(a, b, strict=True)
-    )
+    return max(FEWEST_STEPS_A_TURN, min(MOST_STEPS_A_TURN, math.ceil(TURN_S / max(slowest, 1e-6))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,6 +250,40 @@ def try_once(
         bursts: whether its steps may come in bursts.
         progress: told the share done.
     """
+    attempt = functools.partial(
+        _try_once, target, remedies, environment, budget_s=budget_s, work=work, bursts=bursts, progress=progress
+    )
+    try:
+        return attempt(steps_a_turn=None, last=False)
+    except _Fewer as fewer:
+        return attempt(steps_a_turn=fewer.steps_a_turn, last=True)
+
+
+class _Fewer(Exception):
+    """The script is too short for turns of the usual length, and would do for shorter ones."""
+
+    def __init__(self, steps_a_turn: int) -> None:
+        super().__init__(steps_a_turn)
+        self.steps_a_turn = steps_a_turn
+
+
+def _try_once(
+    target: Target,
+    remedies: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    budget_s: float,
+    work: float,
+    bursts: bool,
+    progress: Callable[[float], None],
+    steps_a_turn: int | None,
+    last: bool,
+) -> Tried:
+    """One attempt.
+
+    Raises:
+        _Fewer: unless it is the ``last`` one.
+    """
     with tempfile.TemporaryDirectory(prefix="boundby-trial-") as scratch:
         runs: list[LiveRun] = []
         try:
@@ -351,14 +293,18 @@ def try_once(
                     runs[-1].start()
                 except TrialFailed as failed:
                     seen = runs[-1].seen
-                    who = "the script as it is: " if name == "as-it-is" else ""
-                    return Tried(
-                        measured=None, numerics=None, took_effect=None, effect=seen.effect, failed=f"{who}{failed}"
-                    )
+                    why = str(failed)
+                    if name == "as-it-is":
+                        why = tr("the script as it is: {why}", why=why)
+                    return Tried(measured=None, numerics=None, took_effect=None, effect=seen.effect, failed=why)
             base, changed = runs
             try:
-                take_turns(base, changed, budget_s=budget_s, progress=progress)
+                take_turns(base, changed, budget_s=budget_s, steps_a_turn=steps_a_turn, progress=progress)
             except TrialFailed as failed:
+                if isinstance(failed, TooShort) and not last:
+                    left = failed.steps - max(len(base.seen.warm), len(changed.seen.warm))
+                    if left >= FEWEST_STEPS_A_TURN * FEWEST_TURNS:
+                        raise _Fewer(left // FEWEST_TURNS) from None
                 return Tried(
                     measured=None,
                     numerics=numerics(base.seen, changed.seen),

@@ -1,12 +1,12 @@
-"""The process a trial runs the unmodified script in: ``python -m boundby.remedies.turns``, started by ``trial``.
+"""The process a trial runs the unmodified script in: ``main`` of this module, started by ``trial``.
 
 It runs the script as ``boundby run`` does, with remedies applied, and holds it at the end of every few steps until the
 trial says to go on. It writes one JSON object a line:
 
 - ``{"event": "ready", ...}`` once steps have settled: the seconds of the steps so far, and since the process began;
-- ``{"event": "slice", ...}`` after each turn: its steps' seconds;
+- ``{"event": "slice", ...}`` after each turn: its steps' seconds, and those that threads waited for a core;
 - both with ``losses`` and ``outputs`` by step number since the last line, peak memory, and what the remedies saw;
-- ``{"event": "end", "status": ...}`` where the script ends by itself.
+- ``{"event": "end", "status": ..., "steps": ...}`` where the script ends by itself, after so many steps.
 
 It reads one a line: ``{"steps": 20}`` lets it go on for so many steps.
 """
@@ -27,13 +27,17 @@ from pathlib import Path
 from typing import IO, Any
 
 from boundby.capture.imports import after_import
+from boundby.capture.recorder import synchronize_accelerator
 from boundby.capture.schedule import Limits, Role, Schedule
 from boundby.capture.script import Target, run_target
 from boundby.capture.session import Session
 from boundby.remedies.aside import Guard, guard_torch_save
 from boundby.remedies.contract import Effects
+from boundby.remedies.foreign_load import waiting_s
 from boundby.remedies.registry import remedy_named
 from boundby.remedies.results_compared import COMPARED_STEPS, OUTPUT_ELEMENTS, first_tensor, torch_seed
+from boundby.remedies.thread_counts import use_threads
+from boundby.results.language import LANGUAGES, choose_language
 
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
@@ -116,6 +120,7 @@ class Turns:
         self._begin_ns = 0
         self._active = False
         self._input_depth = 0
+        self._waited_s: float | None = None
 
     @property
     def enough(self) -> bool:
@@ -138,6 +143,7 @@ class Turns:
     def begin(self) -> None:
         """A step begins."""
         self._active = True
+        self._wait_for_device()
         self._begin_ns = self._clock()
 
     def end(self, now: int, *, cycle_known: bool) -> None:
@@ -149,6 +155,8 @@ class Turns:
         warming = self.schedule.role is Role.WARMUP
         if not cycle_known and not warming:
             return
+        if self._wait_for_device():
+            now = self._clock()
         seconds = (now - self._begin_ns) / 1e9
         self._seconds.append(seconds)
         if warming:
@@ -173,9 +181,21 @@ class Turns:
     def finish(self) -> None:
         """Nothing to give back."""
 
+    def _wait_for_device(self) -> bool:
+        """Let an accelerator finish what was queued, so that a step ends when its work does; whether there is one."""
+        synchronize = synchronize_accelerator("cpu")
+        if synchronize is None:
+            return False
+        synchronize()
+        return True
+
     def _hand_over(self, event: str, **more: Any) -> None:
+        waited = waiting_s()
+        before, self._waited_s = self._waited_s, waited
         message = {
             "event": event,
+            # Threads that have ended have taken theirs with them.
+            "waited_s": None if waited is None or before is None else max(0.0, waited - before),
             "seconds": self._seconds,
             "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "took_effect": self._effects.took_effect,
@@ -188,14 +208,17 @@ class Turns:
         if word is None:
             os._exit(0)  # nobody is left to tell
         self._left = int(word["steps"])
+        self._waited_s = waiting_s()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script in turns; returns its status."""
-    parser = argparse.ArgumentParser(prog="python -m boundby.remedies.turns")
+    parser = argparse.ArgumentParser(prog="boundby.remedies.turns")
     parser.add_argument("--to-trial", type=int, required=True)
     parser.add_argument("--from-trial", type=int, required=True)
     parser.add_argument("--remedy", action="append", default=[])
+    parser.add_argument("--threads", type=int, help="torch's threads, unless the script chooses for itself")
+    parser.add_argument("--language", choices=LANGUAGES, default="en", help="of what the remedies saw")
     parser.add_argument("--module", action="store_true")
     parser.add_argument(
         "--folder", type=Path, required=True, help="the user's folder, of which the current one is a copy"
@@ -203,6 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("name")
     parser.add_argument("args", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
+    choose_language(options.language)
     began_ns = time.perf_counter_ns()
     _end_with_the_trial()
     line = Line(os.fdopen(options.to_trial, "w"), os.fdopen(options.from_trial, "r"))
@@ -215,6 +239,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         guard_torch_save(guard)
         for remedy in remedies:
             remedy.apply(effects)
+        if options.threads is not None:
+            use_threads(options.threads, effects)
         results.watch_losses()
 
     withdraw = after_import("torch", prepare)
@@ -231,6 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.tell(
         {
             "event": "end",
+            "steps": results.step,
             "status": outcome.status,
             "error": None if outcome.error is None else f"{type(outcome.error).__name__}: {outcome.error}",
             "watching": [finding.message for finding in session.findings],
@@ -245,7 +272,3 @@ def _end_with_the_trial() -> None:
     """Ask Linux to end this process with its parent, however that ends; a stopped one could not notice by itself."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

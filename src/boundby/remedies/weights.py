@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from boundby.remedies.contract import CannotTell, Compared, Effects, Evidence, NotApplicable, Prediction, Probe
-from boundby.remedies.in_step import base_name, replaced_rows, seconds_of, tensor_shapes
+from boundby.remedies.in_step import base_name, in_fp32, replaced_rows, seconds_of, tensor_shapes
 from boundby.remedies.outermost_modules import around_outermost_calls
+from boundby.results.language import tr, trn
 from boundby.results.report import OpRow
-from boundby.results.units import plural
 
 # Where in an op's shapes its rows and its weights stand.
 _PRODUCTS = {"mm": (0, 1), "addmm": (1, 2)}
@@ -57,17 +57,17 @@ def linear_work(evidence: Evidence) -> LinearWork | NotApplicable:
     report = evidence.report
     trained = report.step.kind == "training" or any(row.phase == "backward" for row in report.ops)
     if trained or evidence.facts.optimizers:
-        return NotApplicable("weights that are trained stay as precise as they are")
+        return NotApplicable(tr("weights that are trained stay as precise as they are"))
     found: list[Product] = []
     rows = []
     for row in report.ops:
         product = _product(row)
-        if product is not None:
+        if product is not None and in_fp32(row):
             rows.append(row)
             found += [product] * row.calls
     seconds = seconds_of(report, rows)
     if seconds < LEAST_SHARE * report.step.time_s.median:
-        return NotApplicable("linear layers are hardly any of the step")
+        return NotApplicable(tr("linear layers are hardly any of the step"))
     return LinearWork(products=tuple(found), seconds=seconds)
 
 
@@ -124,15 +124,19 @@ def predicted_products(
         most_bytes: of fp32 weights to probe with.
     """
     if evidence.probe is None:
-        return CannotTell(f"it takes a probe of products in {dtype}", change=change)
+        return CannotTell(tr("it takes a probe of products in {dtype}", dtype=dtype), change=change)
     done = probed_passes(evidence.probe, *passes(probed_products(work.products, most_bytes=most_bytes)))
     if done is None:
-        return CannotTell("the machine was not quiet enough for its probe", change=change)
+        return CannotTell(tr("the machine was not quiet enough for its probe"), change=change)
     return replaced_rows(
         evidence.report,
         work.seconds,
         done.ratio,
-        what=f"multiplying by the weights of {plural(len(work.products), 'linear layer')}",
+        what=trn(
+            "multiplying by the weights of {count} linear layer",
+            "multiplying by the weights of {count} linear layers",
+            len(work.products),
+        ),
         change=change,
     )
 
@@ -182,7 +186,7 @@ def at_first_inference(convert: Callable[[Any, Effects], Callable[..., Any] | No
 
     def around(module: Any, plain: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if trained or (id(module) not in converted and any(one.grad is not None for one in module.parameters())):
-            effects.cannot("the weights are trained")
+            effects.cannot(tr("the weights are trained"))
             return plain(module, *args, **kwargs)
         if id(module) not in converted:
             converted[id(module)] = None

@@ -7,17 +7,26 @@ from typing import Any
 
 from boundby.remedies.contract import Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.loader_workers import predict_no_workers, the_loader, use_workers
+from boundby.results.language import tr
 
 NAME = "workers-0"
-TITLE = "no DataLoader workers"
 # What a dataset draws at random, it draws from another generator.
 CHANGES_NUMBERS = True
 GROUP = "workers"
 ENVIRONMENT: Mapping[str, str] = {}
+TOUCHES = frozenset({"input"})
 # Batches of several workers come several at once.
 BURSTS = True
-CHANGE = "pass num_workers=0 to the DataLoader"
 WORKERS = 0
+
+
+def title() -> str:
+    """What it does, for people."""
+    return tr("no DataLoader workers")
+
+
+def _change() -> str:
+    return tr("pass {argument} to the DataLoader", argument="num_workers=0")
 
 
 def predict(evidence: Evidence) -> Prediction:
@@ -26,8 +35,8 @@ def predict(evidence: Evidence) -> Prediction:
     if isinstance(loader, NotApplicable):
         return loader
     if loader.workers == 0:
-        return NotApplicable("the loader has no workers")
-    return predict_no_workers(evidence, loader, change=CHANGE)
+        return NotApplicable(tr("the loader has no workers"))
+    return predict_no_workers(evidence, loader, change=_change())
 
 
 def apply(effects: Effects) -> None:

@@ -7,17 +7,26 @@ from typing import Any
 
 from boundby.remedies.contract import Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.loader_workers import predict_more_workers, the_loader, use_workers
+from boundby.results.language import tr
 
 NAME = "workers-2"
-TITLE = "two DataLoader workers"
 # What a dataset draws at random, it draws from another generator.
 CHANGES_NUMBERS = True
 GROUP = "workers"
 ENVIRONMENT: Mapping[str, str] = {}
+TOUCHES = frozenset({"input"})
 # Batches of several workers come several at once.
 BURSTS = True
-CHANGE = "pass num_workers=2 and persistent_workers=True to the DataLoader"
 WORKERS = 2
+
+
+def title() -> str:
+    """What it does, for people."""
+    return tr("two DataLoader workers")
+
+
+def _change() -> str:
+    return tr("pass {first} and {second} to the DataLoader", first="num_workers=2", second="persistent_workers=True")
 
 
 def predict(evidence: Evidence) -> Prediction:
@@ -26,8 +35,8 @@ def predict(evidence: Evidence) -> Prediction:
     if isinstance(loader, NotApplicable):
         return loader
     if loader.workers > 0:
-        return NotApplicable("the loader has workers already")
-    return predict_more_workers(evidence, loader, WORKERS, change=CHANGE)
+        return NotApplicable(tr("the loader has workers already"))
+    return predict_more_workers(evidence, loader, WORKERS, change=_change())
 
 
 def apply(effects: Effects) -> None:

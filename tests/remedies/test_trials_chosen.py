@@ -1,0 +1,99 @@
+"""What `boundby try` chooses to try, and what it says of the best together and of predictions so far."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from boundby.capture.script import Target
+from boundby.cli import try_
+from boundby.remedies import past_trials
+from boundby.remedies.ranking import after_trial
+from boundby.results.remedy import Measured, PastTrials, Predicted, Remedy
+
+SPEEDUPS = {"fused-optimizer": 1.25, "bf16-autocast": 2.0, "compile": 0.8, "batch-x2": 1.9}
+
+
+def predicted(name: str, advice: str, *, from_outside: bool = True) -> Remedy:
+    speedup = SPEEDUPS.get(name, 1.2)
+    band = Predicted(speedup=speedup, low=0.9 * speedup, high=1.1 * speedup, reason="", from_outside=from_outside)
+    return Remedy(name=name, predicted=band, advice=advice)
+
+
+def measured(speedup: float) -> Measured:
+    return Measured(
+        speedup=speedup,
+        low=0.98 * speedup,
+        high=1.02 * speedup,
+        floor=0.02,
+        turns=5,
+        steps_per_turn=9,
+        base_step_s=1.0,
+        step_s=1.0 / speedup,
+        base_start_s=1.0,
+        start_s=1.0,
+    )
+
+
+@pytest.fixture
+def tried(sample_report, monkeypatch, tmp_path):
+    """The names of each trial in turn, and the report at the end."""
+    trials: list[list[str]] = []
+
+    def made_up(remedy, target, names, budget_s, what):
+        trials.append(names)
+        speedup = SPEEDUPS.get(names[0], 1.2) if len(names) == 1 else 2.5
+        return after_trial(remedy, measured=measured(speedup), failed=None, took_effect=True, effect="")
+
+    monkeypatch.setattr(try_, "_tried", made_up)
+    monkeypatch.setenv("BOUNDBY_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("BOUNDBY_KEEP_TRIALS", "1")
+
+    def run(remedies, wanted=(), *, everything=False):
+        report = dataclasses.replace(sample_report("overhead"), remedies=tuple(remedies))
+        target = Target(name="train.py", is_module=False)
+        return trials, try_._with_trials(report, target, list(wanted), budget_s=1.0, everything=everything)
+
+    return run
+
+
+REMEDIES = (
+    predicted("fused-optimizer", "do"),
+    predicted("bf16-autocast", "unknown"),
+    predicted("batch-x2", "do", from_outside=False),
+    predicted("fusion", "do", from_outside=False),
+    predicted("compile", "skip"),
+)
+
+
+def test_those_worth_it_that_can_be_applied_from_outside_are_tried_and_the_best_together(tried):
+    trials, report = tried(REMEDIES)
+    assert trials == [["fused-optimizer"], ["bf16-autocast"], ["bf16-autocast", "fused-optimizer"]]
+    together = report.remedies[2]
+    assert together.name == "bf16-autocast+fused-optimizer"
+    # A fifth of the step and half of it are saved.
+    assert together.predicted.speedup == pytest.approx(1 / 0.3)
+    assert together.predicted.low <= together.predicted.speedup <= together.predicted.high
+    assert together.held is False
+    assert [one.name for one in report.remedies[3:]] == ["batch-x2", "fusion", "compile"]
+
+
+def test_all_tries_also_what_is_not_worth_it(tried):
+    trials, _ = tried(REMEDIES, everything=True)
+    assert ["compile"] in trials
+    assert ["batch-x2"] not in trials
+
+
+def test_a_remedy_asked_for_by_name_is_tried_whatever_is_predicted(tried):
+    trials, report = tried(REMEDIES, ["compile"])
+    assert trials == [["compile"]]
+    assert report.remedies[0].advice == "skip"
+
+
+def test_each_trial_counts_for_how_often_predictions_hold_here(tried):
+    _, report = tried(REMEDIES)
+    assert report.past_trials == PastTrials(trials=3, held=2)
+    _, report = tried(REMEDIES, ["compile"])
+    assert report.past_trials == PastTrials(trials=4, held=3)
+    assert past_trials.past_trials() == report.past_trials
