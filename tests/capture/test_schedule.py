@@ -198,3 +198,18 @@ def test_the_count_of_watched_steps_is_of_attributed_and_lean_ones_together(watc
 def test_of_very_long_steps_one_is_attributed():
     roles = roles_of(Schedule(Limits(timed=6, watched=8)), 5.0)
     assert (roles.count(Role.ATTRIBUTED), roles.count(Role.LEAN)) == (1, 7)
+
+
+@given(
+    st.lists(st.floats(1e-4, 10.0), min_size=30, max_size=30), st.integers(1, 6), st.integers(1, 9), st.integers(2, 9)
+)
+def test_the_same_steps_are_watched_however_long_they_take_where_that_is_asked_for(seconds, warmup, timed, watched):
+    def roles(durations):
+        schedule = Schedule(Limits(warmup=warmup, timed=timed, watched=watched, same_steps=True))
+        seen = []
+        for duration in durations:
+            seen.append(schedule.role)
+            schedule.finish_step(duration)
+        return seen
+
+    assert roles(seconds) == roles([1e-3] * 30)

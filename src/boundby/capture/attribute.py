@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,8 +19,10 @@ from boundby.capture.compiled.equivalent import is_training
 from boundby.capture.costs import CacheInfo, CostCache, Known
 from boundby.capture.costs.cache import covered_bytes
 from boundby.capture.costs.traffic import tensors_in
+from boundby.capture.habits import HabitsSeen
+from boundby.capture.module_tree import OwnedSavedTensors
 from boundby.capture.regions import REGION, CompiledCalls
-from boundby.capture.saved import SavedTensors, storages_of
+from boundby.capture.saved import storages_of
 from boundby.capture.sites import Place, SiteFinder, backward_key, forward_key, is_recomputing
 from boundby.capture.usage import minor_faults
 from boundby.capture.watcher import OpWatcher
@@ -40,7 +43,7 @@ class AttributedStep:
     """One attributed step in columns: an entry an op, touches one after the other (``offsets`` says whose).
 
     ``saved_bytes`` are the unique storages that autograd kept for the step's backward, without parameters and buffers;
-    None where there was no backward.
+    None where there was no backward. ``saved_by_line`` is what of it the ops of each source line keep.
     """
 
     ops: list[Any]
@@ -54,13 +57,16 @@ class AttributedStep:
     inputs: array[int]
     device: str
     saved_bytes: int | None = None
+    saved_by_line: dict[tuple[str | None, int | None], int] = field(default_factory=dict)
 
 
 class AttributingWatcher(OpWatcher):
     """Notes each op's site, page faults and touched memory; interns sites, so that a long step stays small."""
 
-    def __init__(self, in_optimizer: Callable[[], bool]) -> None:
+    def __init__(self, in_optimizer: Callable[[], bool], *, habits: HabitsSeen | None = None) -> None:
         super().__init__()
+        self._habits = habits
+        self._tells_padding: set[int] = set()  # sites whose arguments say what is padding
         self.sites: dict[SiteKey, int] = {}
         self._finder = SiteFinder()
         self._costs = CostCache()
@@ -100,11 +106,12 @@ class AttributingWatcher(OpWatcher):
         self._device = "cpu"
         self._forward_places.clear()
         self._backward_place: Place | None = None
-        self._saved = SavedTensors()
+        self._saved = OwnedSavedTensors()
         self._has_backward = False
 
     def take(self) -> AttributedStep:
         """What was seen since the reset."""
+        saved = self._saved_sizes()
         return AttributedStep(
             ops=self._ops,
             stamps=self._stamps,
@@ -116,10 +123,12 @@ class AttributingWatcher(OpWatcher):
             offsets=self._offsets,
             inputs=self._inputs,
             device=self._device,
-            saved_bytes=self._saved_bytes(),
+            saved_bytes=None if saved is None else sum(saved.values()),
+            saved_by_line=self._by_line(saved or {}),
         )
 
-    def _saved_bytes(self) -> int | None:
+    def _saved_sizes(self) -> dict[int, int] | None:
+        """Bytes of each storage kept for backward, by its address; None where there was no backward."""
         if not self._has_backward:
             return None
         owned = set(self._saved.parameters)
@@ -128,7 +137,17 @@ class AttributingWatcher(OpWatcher):
             if module is not None:
                 tensors = (*module._parameters.values(), *module._buffers.values())
                 owned.update(one._cdata for tensor in tensors if tensor is not None for one in storages_of(tensor))
-        return self._saved.total(without=owned)
+        return {key: size for key, size in self._saved.sizes().items() if key not in owned}
+
+    def _by_line(self, sizes: Mapping[int, int]) -> dict[tuple[str | None, int | None], int]:
+        found: dict[tuple[str | None, int | None], int] = defaultdict(int)
+        for key, size in sizes.items():
+            number = self._saved.owners[key]
+            # A change of a view in place makes several nodes before its op is dispatched; near ones are of one op.
+            nearby = (number, number + 1, number - 1, number + 2)
+            place = next((self._forward_places[one] for one in nearby if one in self._forward_places), (None, None))
+            found[place[0], place[1]] += size
+        return dict(found)
 
     def run_op(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run the op and note all about it."""
@@ -154,7 +173,9 @@ class AttributingWatcher(OpWatcher):
             known = self._costs.learn(key, func, args, kwargs, out, tensors)
         index = self._interned.get((known, place, phase, recomputed))
         if index is None:
-            index = self._intern(func, known, place, phase, recomputed, args)
+            index = self._intern(func, known, place, phase, recomputed, args, kwargs)
+        if index in self._tells_padding and self._habits is not None:
+            self._habits.padding.look(func, args, kwargs, place[0], place[1])
         works = known.cost.launches > 0
         read = 0
         if works:  # a view touches no memory
@@ -191,9 +212,17 @@ class AttributingWatcher(OpWatcher):
         self._record(REGION, site, True, begin, end, faults, read)
         return out
 
-    def _intern(self, func: Any, known: Known, place: Place, phase: Phase, recomputed: bool, args: Any) -> int:
+    def _intern(
+        self, func: Any, known: Known, place: Place, phase: Phase, recomputed: bool, args: Any, kwargs: Any
+    ) -> int:
         """The index of an op's site, and the short way to it for ops like it."""
-        index = self._site_of((func, known.cost, known.text, *place, phase, recomputed, _longest_list(args)))
+        key = (func, known.cost, known.text, *place, phase, recomputed, _longest_list(args))
+        if self._habits is not None and key not in self.sites:
+            self._habits.op_seen()
+            self._habits.shapes.note(func, args, place[0], place[1])
+            if not recomputed and self._habits.padding.looks_at(func, args, kwargs):
+                self._tells_padding.add(len(self.sites))
+        index = self._site_of(key)
         if known.kept:
             self._interned[known, place, phase, recomputed] = index
         return index

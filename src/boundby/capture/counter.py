@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -158,7 +158,7 @@ class CountingWatcher(OpWatcher):
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None:
                 self.saved.visit(leaf.grad_fn)
-        owned = self.parameters | self.saved.parameters | self._module_storages()
+        owned = self._owned()
         given = {
             storage._cdata
             for leaf in tree_leaves(list(inputs))
@@ -194,6 +194,22 @@ class CountingWatcher(OpWatcher):
             devices=tuple(sorted({name for row in rows if row.cost.launches for name in row.devices})),
             findings=tuple(findings),
         )
+
+    def calls_by_place(self) -> Iterator[tuple[str, GroupCounts, OpCost, Place]]:
+        """Of each op that ran, by its cost and its place: the name, the totals of all its calls, its cost and place."""
+        for row in self._rows.values():
+            if _namespace(row.func) not in _NOT_OPS:
+                yield _name(row.func), _sum_up(_name(row.func), [row]), row.cost, row.place
+
+    def saved_by_place(self) -> Counter[Place]:
+        """Bytes kept for backward by the place of the op that keeps them; call it after ``counts``."""
+        owned = self._owned()
+        found: Counter[Place] = Counter()
+        for key, size in self.saved.sizes().items():
+            if key not in owned:
+                place, _ = self._place_of(self.saved.owners[key]) or ((None, None, None), None)
+                found[place] += size
+        return found
 
     def valueless_ops(self) -> list[tuple[str, bool]]:
         """Of each op that ran on meta or fake tensors its name and whether its cost depends on tensors' values."""
@@ -241,6 +257,10 @@ class CountingWatcher(OpWatcher):
         self.modules.finish()
         own = {module: _sum_up(module.path(), group) for module, group in mine.items()}
         return build_tree(self.modules.root, own=own, saved=saved, unmodelled=unknown)
+
+    def _owned(self) -> set[int]:
+        """The storages of parameters and buffers."""
+        return self.parameters | self.saved.parameters | self._module_storages()
 
     def _module_storages(self) -> set[int]:
         modules = [module for ref in self._finder.modules_seen.values() if (module := ref()) is not None]

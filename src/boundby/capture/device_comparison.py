@@ -22,8 +22,9 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from boundby.capture.costs import CostCache
 from boundby.capture.module_tree import ModuleCalls
 from boundby.capture.watcher import OpWatcher
+from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
-from boundby.results.units import format_count, format_ratio, plural
+from boundby.results.units import format_count, format_ratio
 
 _SHOWN = 4
 # Calls that need the graph, or the very tensor, they are made on; none of them computes anything but backward.
@@ -148,7 +149,7 @@ class DeviceComparison(TorchFunctionMode):
         return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), casts
 
     def _run_both(self, func: Any, leaves: list[Any], structure: Any) -> _Compared:
-        name = resolve_name(func) or getattr(func, "__name__", "a function")
+        name = resolve_name(func) or getattr(func, "__name__", tr("a function"))
         with _disable_current_modes(), torch._C.DisableTorchFunction():
             on_meta = _listed(func, leaves, structure, torch.device("meta"))
             with self._fake:
@@ -162,7 +163,11 @@ class DeviceComparison(TorchFunctionMode):
             backward: whether the backward pass is among what was counted.
         """
         device = self.device.type
-        advice = f"To count what {device} runs, count on fake tensors (boundby count --fake)."
+        advice = tr(
+            "To count what {device} runs, count on fake tensors ({command}).",
+            device=device,
+            command="boundby count --fake",
+        )
         differences: dict[str, _Difference] = {}
         failed: Counter[str] = Counter()
         for one in self._seen.values():
@@ -175,19 +180,26 @@ class DeviceComparison(TorchFunctionMode):
         messages = [_difference_text(name, one, device) for name, one in differences.items()]
         if self._fast_paths:
             messages.append(
-                f"torch.nn.MultiheadAttention without gradients ({_places_text(self._fast_paths)}) may run as one op "
-                f"on {device}, which it never does on meta"
+                tr(
+                    "{module} without gradients ({places}) may run as one op on {device}, which it never does on meta",
+                    module="torch.nn.MultiheadAttention",
+                    places=_places_text(self._fast_paths),
+                    device=device,
+                )
             )
         found = [Finding(code="meta-differs", message=message, advice=advice) for message in messages]
         if self._in_transforms:
-            failed["what ran inside torch.func transforms"] = self._in_transforms
+            failed[tr("what ran inside {module} transforms", module="torch.func")] = self._in_transforms
         if failed:
-            names = [f"{name} ({plural(calls, 'call')})" for name, calls in failed.most_common()]
+            names = [
+                trn("{name} ({count} call)", "{name} ({count} calls)", calls, name=name)
+                for name, calls in failed.most_common()
+            ]
             found.append(
                 Finding(
                     code="meta-unchecked",
-                    message=f"could not compare with {device}: {listed_text(names)}",
-                    advice="Their counts are those of meta tensors; another device may run other ops.",
+                    message=tr("could not compare with {device}: {names}", device=device, names=listed_text(names)),
+                    advice=tr("Their counts are those of meta tensors; another device may run other ops."),
                 )
             )
         return tuple(found)
@@ -281,36 +293,53 @@ def _without_gradients(leaves: list[Any]) -> bool:
 
 
 def _difference_text(name: str, one: _Difference, device: str) -> str:
-    what = f"{name} ({plural(one.places.total(), 'call')}; {_places_text(one.places)})"
+    what = trn(
+        "{name} ({count} call; {places})",
+        "{name} ({count} calls; {places})",
+        one.places.total(),
+        name=name,
+        places=_places_text(one.places),
+    )
     meta, real = (listed_text([f"{times} {op}" for op, times in ops.most_common()]) for ops in one.ops)
-    if meta and real:
-        runs = f"runs {meta} on meta where {device} runs {real}"
-    elif meta:
-        runs = f"runs {meta} on meta that {device} does not"
-    else:
-        runs = f"lacks {real} on meta that {device} runs"
-    flops = _compared_text(one.flops, "matmul FLOPs")
-    moved = _compared_text(one.moved, "bytes")
+    flops = _compared_text(one.flops, tr("matmul FLOPs"))
+    moved = _compared_text(one.moved, tr("bytes"))
     buffers = [op for op in one.ops[1] if f"aten::{op}" in OWN_BUFFERS]
     if buffers:
-        moved += f" (without the workspace of {listed_text(buffers)}, whose size only its kernel knows)"
-    return f"{what} {runs}; on meta {flops} and {moved}"
+        moved = tr(
+            "{moved} (without the workspace of {ops}, whose size only its kernel knows)",
+            moved=moved,
+            ops=listed_text(buffers),
+        )
+    told = {"what": what, "device": device, "flops": flops, "moved": moved}
+    if meta and real:
+        return tr(
+            "{what} runs {meta} on meta where {device} runs {real}; on meta {flops} and {moved}",
+            meta=meta,
+            real=real,
+            **told,
+        )
+    if meta:
+        return tr("{what} runs {meta} on meta that {device} does not; on meta {flops} and {moved}", meta=meta, **told)
+    return tr("{what} lacks {real} on meta that {device} runs; on meta {flops} and {moved}", real=real, **told)
 
 
 def _compared_text(sides: list[int], what: str) -> str:
     meta, real = sides
     if meta == real:
-        return f"as many {what}"
+        return tr("as many {what}", what=what)
     if not meta or not real:
-        return f"{format_count(meta)} {what} in place of {format_count(real)}"
-    return f"{format_ratio(meta / real)} the {what}"
+        return tr("{meta} {what} in place of {real}", meta=format_count(meta), what=what, real=format_count(real))
+    return tr("{ratio} the {what}", ratio=format_ratio(meta / real), what=what)
 
 
 def _places_text(places: Iterable[str]) -> str:
-    names = [f"in {name}" if name else "outside modules" for name in places]
-    return names[0] + (f" and {plural(len(names) - 1, 'more place')}" if len(names) > 1 else "")
+    names = [tr("in {name}", name=name) if name else tr("outside modules") for name in places]
+    if len(names) == 1:
+        return names[0]
+    return trn("{first} and {count} more place", "{first} and {count} more places", len(names) - 1, first=names[0])
 
 
 def listed_text(names: list[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    shown = tr(", ").join(names[:_SHOWN])
+    more = len(names) - _SHOWN
+    return trn("{names} and {count} more", "{names} and {count} more", more, names=shown) if more > 0 else shown

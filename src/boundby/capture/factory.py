@@ -15,12 +15,9 @@ from types import ModuleType
 from typing import Any
 
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 DEFAULT_NAME = "make"
-_SHAPES = (
-    "It should return a callable without arguments, or (module, inputs): a tuple or list of inputs is the positional "
-    "arguments, a dict the keyword arguments, anything else the only argument."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +56,17 @@ def parse_target(words: str, *, is_module: bool, command: str = "count") -> Fact
     if is_module:
         if not home or home.startswith(".") or "/" in home or home.endswith(".py"):
             raise _no_target(
-                f"{words!r} names no module", f"A file is given without -m: boundby {command} FILE.py:make."
+                tr("{words} names no module", words=repr(words)),
+                tr("A file is given without -m: {command}.", command=f"boundby {command} FILE.py:make"),
             )
     elif not os.path.isfile(home):
         looks_dotted = all(part.isidentifier() for part in home.split(".")) and not home.endswith(".py")
-        advice = f"A module is given with -m: boundby {command} -m {words}." if looks_dotted else "Check the path."
-        raise _no_target(f"there is no file {home!r}", advice)
+        advice = (
+            tr("A module is given with -m: {command}.", command=f"boundby {command} -m {words}")
+            if looks_dotted
+            else tr("Check the path.")
+        )
+        raise _no_target(tr("there is no file {path}", path=repr(home)), advice)
     return FactoryTarget(home=home, name=name, is_module=is_module)
 
 
@@ -87,23 +89,23 @@ def load_factory(target: FactoryTarget, *, with_arguments: bool = False) -> Call
     if not callable(found):
         raise BoundbyError(
             "bad-target",
-            f"{target} is {_kind(found)}, not a function",
-            "Name a function that builds what is to be called.",
+            tr("{target} is {kind}, not a function", target=target, kind=_kind(found)),
+            tr("Name a function that builds what is to be called."),
             status=EXIT_USAGE,
         )
     if _is_module(found):
         raise BoundbyError(
             "bad-target",
-            f"{target} is a module, and its inputs are not known",
-            f"Name a function that returns it with inputs. {_SHAPES}",
+            tr("{target} is a module, and its inputs are not known", target=target),
+            tr("Name a function that returns it with inputs. {more}", more=_shapes()),
             status=EXIT_USAGE,
         )
     needed = [] if with_arguments else _needed_arguments(found)
     if needed:
         raise BoundbyError(
             "bad-target",
-            f"{target} needs arguments: {', '.join(needed)}",
-            "Name a function without arguments: it builds what is to be counted.",
+            tr("{target} needs arguments: {names}", target=target, names=", ".join(needed)),
+            tr("Name a function without arguments: it builds what is to be counted."),
             status=EXIT_USAGE,
         )
     factory: Callable[..., Any] = found
@@ -126,8 +128,10 @@ def work_from(made: Any, target: FactoryTarget) -> Work:
             return Work(fn=fn, args=args, kwargs=dict(keywords))
     elif callable(made) and not _is_module(made):
         return Work(fn=made, kwargs={})
-    what = "a module without inputs" if _is_module(made) else _kind(made)
-    raise BoundbyError("bad-target", f"{target} returned {what}", _SHAPES, status=EXIT_USAGE)
+    what = tr("a module without inputs") if _is_module(made) else _kind(made)
+    raise BoundbyError(
+        "bad-target", tr("{target} returned {what}", target=target, what=what), _shapes(), status=EXIT_USAGE
+    )
 
 
 def backward_of(work: Work) -> Work:
@@ -159,8 +163,12 @@ def _loss_of(result: Any) -> Any:
     if not ends:
         raise BoundbyError(
             "no-gradient",
-            "nothing in the result needs a gradient, so there is no backward pass",
-            "Leave out --backward, or let a parameter require gradients outside torch.no_grad().",
+            tr("nothing in the result needs a gradient, so there is no backward pass"),
+            tr(
+                "Leave out {option}, or let a parameter require gradients outside {context}.",
+                option="--backward",
+                context="torch.no_grad()",
+            ),
         )
     if len(ends) == 1 and ends[0].numel() == 1:
         return ends[0]
@@ -180,7 +188,8 @@ def _import_module(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise _no_target(
-                f"there is no module {error.name!r}", "Modules are looked for in the working directory and sys.path."
+                tr("there is no module {name}", name=repr(error.name)),
+                tr("Modules are looked for in the working directory and {path}.", path="sys.path"),
             ) from None
         raise
 
@@ -211,8 +220,12 @@ def _missing_name(target: FactoryTarget, inside: Any, part: str) -> BoundbyError
         if callable(value) and not name.startswith("_") and getattr(value, "__module__", None) == home
     ]
     near = get_close_matches(part, own, n=3, cutoff=0.6) or own[:5]
-    advice = f"It has: {', '.join(near)}." if near else "Name a function in it: MODULE:FUNCTION."
-    return _no_target(f"{target.home} has no {target.name!r}", advice)
+    advice = (
+        tr("It has: {names}.", names=", ".join(near))
+        if near
+        else tr("Name a function in it: {form}.", form="MODULE:FUNCTION")
+    )
+    return _no_target(tr("{module} has no {name}", module=target.home, name=repr(target.name)), advice)
 
 
 def _needed_arguments(function: Callable[..., Any]) -> list[str]:
@@ -237,7 +250,17 @@ def _kind(value: Any) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, (tuple, list)):
-        return f"a {type(value).__name__} of {len(value)}" + (
-            f" that begins with {type(value[0]).__name__}" if value else ""
-        )
-    return f"an object of type {type(value).__name__}"
+        kind, length = type(value).__name__, str(len(value))
+        if not value:
+            return tr("a {kind} of {length}", kind=kind, length=length)
+        first = type(value[0]).__name__
+        return tr("a {kind} of {length} that begins with {first}", kind=kind, length=length, first=first)
+    return tr("an object of type {kind}", kind=type(value).__name__)
+
+
+def _shapes() -> str:
+    return tr(
+        "It should return a callable without arguments, or {pair}: a tuple or list of inputs is the positional "
+        "arguments, a dict the keyword arguments, anything else the only argument.",
+        pair="(module, inputs)",
+    )

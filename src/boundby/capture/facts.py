@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import psutil
 import torch
 
+from boundby.capture.sites import users_line
 from boundby.results.remedy import LoaderFacts, OptimizerFacts, ScriptFacts
 
 # More objects than these are of the same few kinds.
@@ -28,6 +30,8 @@ class FactsSeen:
         self._workers: dict[int, WorkersUsage] = {}
         self._settings: dict[str, Any] = {}
         self._grad: bool | None = None
+        self._module_dtypes: tuple[str, ...] = ()
+        self._forward: tuple[str | None, int | None] = (None, None)
 
     def optimizer(self, optimizer: Any) -> None:
         """An optimizer is about to step, so that its parameters have their gradients."""
@@ -41,7 +45,8 @@ class FactsSeen:
         known = self._loaders.get(id(iterator))
         if known is None:
             if len(self._loaders) < MOST_OBJECTS:
-                self._loaders[id(iterator)] = loader_facts(iterator)
+                path, line = users_line(sys._getframe(1))
+                self._loaders[id(iterator)] = replace(loader_facts(iterator), path=path, line=line)
         elif known.workers:
             usage = self._workers.setdefault(id(iterator), WorkersUsage())
             usage.batch(getattr(iterator, "_workers", ()))
@@ -51,13 +56,20 @@ class FactsSeen:
     def module(self, module: Any) -> None:
         """An outermost module is about to be called."""
         if self._grad is None:
-            self._grad = torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters())
+            parameters = list(module.parameters())
+            self._grad = torch.is_grad_enabled() and any(one.requires_grad for one in parameters)
+            self._module_dtypes = tuple(sorted({_dtype_name(one) for one in parameters}))
+            self._forward = users_line(sys._getframe(1))
             self._see_settings()
 
     def facts(self, *, inference: bool) -> ScriptFacts:
         """What was seen. ``grad_in_inference`` is told where steps are forward passes alone."""
+        trained = {name for one in self._optimizers.values() for name in one.dtypes}
         return ScriptFacts(
             optimizers=tuple(self._optimizers.values()),
+            parameter_dtypes=tuple(sorted(trained)) or self._module_dtypes,
+            forward_path=self._forward[0],
+            forward_line=self._forward[1],
             loaders=tuple(dict.fromkeys(self._loaders.values())),
             grad_in_inference=self._grad if inference else None,
             **self._settings,
@@ -118,7 +130,7 @@ def optimizer_facts(optimizer: Any) -> OptimizerFacts:
             if parameter.grad is None:
                 continue
             shapes.append(tuple(parameter.shape))
-            dtypes.append(str(parameter.dtype).removeprefix("torch."))
+            dtypes.append(_dtype_name(parameter))
             sparse += parameter.grad.layout is not torch.strided
     defaults = optimizer.defaults
     plain = {
@@ -135,6 +147,10 @@ def optimizer_facts(optimizer: Any) -> OptimizerFacts:
         sparse=sparse,
         options=plain,
     )
+
+
+def _dtype_name(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def loader_facts(iterator: Any) -> LoaderFacts:

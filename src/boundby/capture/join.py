@@ -14,6 +14,7 @@ import numpy as np
 
 from boundby.capture.attribute import AttributedStep, SiteKey
 from boundby.capture.calibrate import WatchCost
+from boundby.capture.graph_breaks import graph_breaks_so_far
 from boundby.capture.profiled import ProfiledStep, call_name
 from boundby.capture.reuse import reuse_distances
 from boundby.capture.step_kinds import (
@@ -28,6 +29,7 @@ from boundby.capture.step_kinds import (
     windows_by_name,
 )
 from boundby.results.counts import REGION_NAME
+from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.results.trace import OpSite, StepClass, StepKind, StepOps, Trace, WatchedStep
 
@@ -83,9 +85,12 @@ def build_trace(
         found.append(
             Finding(
                 code="preempted",
-                message=f"{preempted} of {preempted + undisturbed} timed steps were interrupted by other processes "
-                "and are left out",
-                advice="Close other programs, or give the script a core of its own, to see steadier times.",
+                message=tr(
+                    "{interrupted} of {all} timed steps were interrupted by other processes and are left out",
+                    interrupted=str(preempted),
+                    all=str(preempted + undisturbed),
+                ),
+                advice=tr("Close other programs, or give the script a core of its own, to see steadier times."),
             )
         )
     if shifted is not None:
@@ -94,9 +99,12 @@ def build_trace(
         found.append(
             Finding(
                 code="threads-changed",
-                message=f"the number of threads changed between steps: {sorted(set(kept.threads))}; "
-                f"most steps had {_usual(kept.threads)}",
-                advice="Set it once, before the first step.",
+                message=tr(
+                    "the number of threads changed between steps: {counts}; most steps had {usual}",
+                    counts=str(sorted(set(kept.threads))),
+                    usual=str(_usual(kept.threads)),
+                ),
+                advice=tr("Set it once, before the first step."),
             )
         )
     if len(classes) > 1:
@@ -105,17 +113,22 @@ def build_trace(
         found.append(
             Finding(
                 code="steps-vary",
-                message=f"steps differ in their ops or shapes: {len(classes)} kinds in {everything} watched steps; "
-                f"explained is the kind that {share:.0%} of them are",
-                advice="Evaluation, logging or batches of other lengths do this. --watch N watches more steps.",
+                message=tr(
+                    "steps differ in their ops or shapes: {kinds} kinds in {steps} watched steps; explained is the "
+                    "kind that {share} of them are",
+                    kinds=str(len(classes)),
+                    steps=str(everything),
+                    share=f"{share:.0%}",
+                ),
+                advice=tr("Evaluation, logging or batches of other lengths do this. --watch N watches more steps."),
             )
         )
     if irregular:
         found.append(
             Finding(
                 code="irregular-steps",
-                message="no repeating order of optimizers or modules was found; each event was taken as one step",
-                advice="Mark the step yourself: with boundby.step(): ...",
+                message=tr("no repeating order of optimizers or modules was found; each event was taken as one step"),
+                advice=tr("Mark the step yourself: {code}", code="with boundby.step(): ..."),
             )
         )
     return Trace(
@@ -135,8 +148,10 @@ def build_trace(
         device=device,
         host_input_s=host_input_s,
         saved_bytes=chosen.attributed[-1].saved_bytes if chosen is not None and chosen.attributed else None,
+        saved_by_line=chosen.attributed[-1].saved_by_line if chosen is not None and chosen.attributed else {},
         warmup_steps=len(kept.warm_faults),
         events_per_step=events_per_step,
+        graph_breaks=graph_breaks_so_far(),
         findings=tuple(found),
     )
 
@@ -201,9 +216,13 @@ def _before_watching(kept: Recorded, timed: list[int]) -> tuple[list[int], Findi
         return timed, None
     return first, Finding(
         code="allocation-shifted",
-        message=f"page faults a step went from {before:,.0f} to {after:,.0f} once steps were watched; "
-        "the step's time is that of the steps before",
-        advice="The script's memory comes and goes with every step, which alone is worth mending.",
+        message=tr(
+            "page faults a step went from {before} to {after} once steps were watched; the step's time is that of the "
+            "steps before",
+            before=f"{before:,.0f}",
+            after=f"{after:,.0f}",
+        ),
+        advice=tr("The script's memory comes and goes with every step, which alone is worth mending."),
     )
 
 

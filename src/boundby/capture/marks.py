@@ -49,6 +49,11 @@ def stop_listening(listener: StepListener) -> None:
     _listener = _listeners[-1] if _listeners else None
 
 
+def is_listened_to() -> bool:
+    """Whether a session hears marks now: steps are being watched."""
+    return _listener is not None
+
+
 class _Step:
     __slots__ = ()
 

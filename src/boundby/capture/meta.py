@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from boundby.capture.device_comparison import OWN_BUFFERS, DeviceComparison, listed_text, real_device
 from boundby.capture.module_tree import ModuleCalls
+from boundby.results.language import tr
 from boundby.results.machine import Finding
 
 _MOST_LOOKED_AT = 20_000
@@ -100,9 +101,12 @@ def valueless_findings(ops: Iterable[tuple[str, bool]], *, on_meta: bool, compar
         found.append(
             Finding(
                 code="values-unknown",
-                message="the tensors hold no values, so every index counts as if it picked another element or row in "
-                f"{listed_text(guessed)}: the bytes are the most they can be",
-                advice="Count on real tensors where that matters.",
+                message=tr(
+                    "the tensors hold no values, so every index counts as if it picked another element or row in "
+                    "{ops}: the bytes are the most they can be",
+                    ops=listed_text(guessed),
+                ),
+                advice=tr("Count on real tensors where that matters."),
             )
         )
     buffers = [name for name, _ in names if name in OWN_BUFFERS]
@@ -110,18 +114,25 @@ def valueless_findings(ops: Iterable[tuple[str, bool]], *, on_meta: bool, compar
         found.append(
             Finding(
                 code="workspace-unknown",
-                message=f"{listed_text(buffers)} keeps a workspace for backward whose size only its kernel knows: "
-                "bytes_written and saved_bytes lack it",
-                advice="Count on real tensors where that matters.",
+                message=tr(
+                    "{ops} keeps a workspace for backward whose size only its kernel knows: {written} and {saved} "
+                    "lack it",
+                    ops=listed_text(buffers),
+                    written="bytes_written",
+                    saved="saved_bytes",
+                ),
+                advice=tr("Count on real tensors where that matters."),
             )
         )
     if on_meta and not compared:
         found.append(
             Finding(
                 code="meta-unchecked",
-                message="ops ran on meta tensors that were made during the call, so they were not compared with those "
-                "of a real device",
-                advice="Make the model, or its inputs, before count is called.",
+                message=tr(
+                    "ops ran on meta tensors that were made during the call, so they were not compared with those of a "
+                    "real device"
+                ),
+                advice=tr("Make the model, or its inputs, before count is called."),
             )
         )
     return tuple(found)

@@ -11,6 +11,7 @@ import torch
 
 from boundby.capture.attribute import AttributedStep, AttributingWatcher, SiteKey
 from boundby.capture.calibrate import NO_COST, Calibration, WatchCost
+from boundby.capture.habits import HabitsSeen
 from boundby.capture.lean import LeanStep
 from boundby.capture.profiled import ProfiledStep, call_name, can_profile, match_calls
 from boundby.capture.regions import CompiledCalls
@@ -61,8 +62,10 @@ class Recorder:
         *,
         probes: Callable[[int], Probes] | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
+        habits: HabitsSeen | None = None,
     ) -> None:
         self.clock = clock
+        self.habits = habits
         self.schedule = Schedule(limits)
         self.kept = Recorded()
         self.anchor_readings: list[AnchorReading] = []
@@ -116,7 +119,11 @@ class Recorder:
         """A step begins."""
         if self.schedule.probes_now:
             self._turn += 1
+            if self.habits is not None:
+                self.habits.begin_round()
             self._probe()
+        if self.habits is not None:
+            self.habits.begin_step(self.schedule.role)
         self._input_ns = 0
         self._active = True
         watch = self._watch = self._watch_for(self.schedule.role)
@@ -144,6 +151,8 @@ class Recorder:
             now = self.clock()
         usage = usage_now().since(self._begin_usage)
         role, kept = self.schedule.role, self.kept
+        if self.habits is not None:
+            self.habits.end_step(role)
         if role is Role.TIMED:
             kept.usage.append(usage)
             kept.turns.append(self._turn)
@@ -166,6 +175,8 @@ class Recorder:
     def discard(self) -> None:
         """What runs now is no whole step; forget it."""
         self._active = False
+        if self.habits is not None:
+            self.habits.discard()
         watch, self._watch = self._watch, None
         if watch is not None and watch is not self._burst:
             watch.finish(0, 0, usage_now(), 0)
@@ -176,6 +187,8 @@ class Recorder:
         self.discard()
         self.schedule.restart()
         self.kept = Recorded()
+        if self.habits is not None:
+            self.habits.restart()
 
     def input_begins(self) -> None:
         """The step waits for its input from now on; input's own ops are not the step's."""
@@ -197,6 +210,8 @@ class Recorder:
     def finish(self) -> None:
         """Last probes, then give every buffer back."""
         self.discard()
+        if self.habits is not None:
+            self.habits.finish()
         if self.kept.timed_s or self.kept.lean or self.kept.profiled:
             self._probe()
         if self._probes is not None:
@@ -206,7 +221,7 @@ class Recorder:
     def _watch_for(self, role: Role) -> Watch | None:
         if role is Role.ATTRIBUTED:
             if self._attributing is None:
-                self._attributing = AttributingWatcher(lambda: self.in_optimizer)
+                self._attributing = AttributingWatcher(lambda: self.in_optimizer, habits=self.habits)
             return AttributedWatch(self._attributing)
         if role in (Role.LEAN, Role.PREPARE):
             seen = self.kept.attributed

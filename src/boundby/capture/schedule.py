@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 
 class Role(Enum):
@@ -23,11 +24,15 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the user asked for; None: adapt to the step's length. ``watched`` counts attributed and lean steps."""
+    """What the user asked for; None: adapt to the step's length. ``watched`` counts attributed and lean steps.
+
+    ``same_steps``: which steps are watched is not to depend on how long steps take, where all three are given.
+    """
 
     warmup: int | None = None
     timed: int | None = None
     watched: int | None = None
+    same_steps: bool = False
 
 
 def checked_limits(*, warmup: int | None, timed: int | None, watched: int | None) -> Limits:
@@ -40,8 +45,8 @@ def checked_limits(*, warmup: int | None, timed: int | None, watched: int | None
         if value is not None and value < least:
             raise BoundbyError(
                 "bad-steps",
-                f"{name} must be at least {least}, not {value}",
-                "Leave it out to let boundby choose by the step's length.",
+                tr("{name} must be at least {least}, not {value}", name=name, least=str(least), value=str(value)),
+                tr("Leave it out to let boundby choose by the step's length."),
                 status=EXIT_USAGE,
             )
     return Limits(warmup=warmup, timed=timed, watched=watched)
@@ -104,12 +109,12 @@ class Schedule:
 
     def _make_plan(self, step_s: float) -> None:
         timed = self.limits.timed or default_timed(step_s)
-        attributed = 2 if step_s < 2.0 else 1
+        attributed = 2 if step_s < 2.0 or self.limits.same_steps else 1
         total = self.limits.watched or default_lean(step_s) + attributed
         attributed = min(attributed, max(1, total // 2))
         watched = _early_mix(attributed, total - attributed)
         # A long step does not care what the caches held before it, and a script may have few of them.
-        short = step_s < SHORT_STEP_S
+        short = step_s < SHORT_STEP_S or self.limits.same_steps
         rounds = min(4 if short else 6, len(watched), max(1, timed - FIRST_TIMED + 1))
         # Few timed steps come first, so that a script that ends early was watched too.
         first_timed = min(FIRST_TIMED, timed) if rounds > 1 else timed

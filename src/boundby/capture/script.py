@@ -19,6 +19,7 @@ from pathlib import Path
 
 from boundby.capture.tracebacks import own_frames_removed
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +54,23 @@ def check_target(target: Target) -> None:
     if not path.exists():
         raise BoundbyError(
             "no-such-script",
-            f"no such script: {target.name}",
-            "Give the path of a Python script, or -m MODULE. Options of boundby come before it.",
+            tr("no such script: {name}", name=target.name),
+            tr("Give the path of a Python script, or -m MODULE. Options of boundby come before it."),
             status=EXIT_USAGE,
         )
     if path.is_dir() and not (path / "__main__.py").exists():
         raise BoundbyError(
             "script-unreadable",
-            f"{target.name} is a folder without a __main__.py",
-            "Name a script in it.",
+            tr("{name} is a folder without a {file}", name=target.name, file="__main__.py"),
+            tr("Name a script in it."),
             status=EXIT_USAGE,
         )
     if path.is_file() and not os.access(path, os.R_OK):
         raise BoundbyError(
-            "script-unreadable", f"{target.name} cannot be read", "Check its permissions.", status=EXIT_USAGE
+            "script-unreadable",
+            tr("{name} cannot be read", name=target.name),
+            tr("Check its permissions."),
+            status=EXIT_USAGE,
         )
 
 

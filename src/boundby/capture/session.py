@@ -10,6 +10,7 @@ import types
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,12 +19,15 @@ from boundby.capture import marks
 from boundby.capture.finder import StepFinder
 from boundby.capture.imports import after_import
 from boundby.capture.schedule import Limits, Role
+from boundby.results.habits import Habits
+from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.results.remedy import ScriptFacts
 from boundby.results.trace import StepKind, Trace
 
 if TYPE_CHECKING:
     from boundby.capture.facts import FactsSeen
+    from boundby.capture.habits import HabitsSeen
     from boundby.capture.outermost import OutermostCalls
     from boundby.capture.recorder import Probes, Recorder
 
@@ -78,6 +82,8 @@ class Session:
         self._recorder: Recorder | None = None
         self._finder: StepFinder | None = None
         self._facts: FactsSeen | None = None
+        self._habits: HabitsSeen | None = None
+        self._armed_us = 0
         self._home = self._thread = threading.get_ident()
         self._undo: list[Callable[[], None]] = []
         self._undo_steps: list[Callable[[], None]] = []  # hooks that are withdrawn as soon as all was seen
@@ -90,6 +96,7 @@ class Session:
     def arm(self, *, modules: bool = True, optimizers: bool = True) -> None:
         """Hook in as soon as torch is there."""
         self._want = (modules, optimizers)
+        self._armed_us = time.time_ns() // 1000
         marks.listen(self)
         _armed.add(self)
         self._undo.append(after_import("torch", self._guarded(self._torch_imported)))
@@ -129,13 +136,20 @@ class Session:
         from boundby.capture.join import build_trace
 
         kinds: dict[str | None, StepKind] = {steps.TRAINING: "training", steps.INFERENCE: "inference"}
-        return build_trace(
+        trace = build_trace(
             recorder,
             kind=kinds.get(finder.kind, "callable"),
             events_per_step=finder.period,
             irregular=finder.irregular,
             findings=tuple(self.findings),
         )
+        return trace if trace is None else replace(trace, habits=self._habits_of(recorder))
+
+    def _habits_of(self, recorder: Recorder) -> Habits:
+        if self._habits is None:
+            return Habits()
+        seen = self._habits.found(recorder.kept, recorder.site_keys, since_us=self._armed_us)
+        return replace(seen, parameter_dtypes=self.facts().parameter_dtypes)
 
     def facts(self) -> ScriptFacts:
         """What was seen of the script's own objects and settings."""
@@ -188,12 +202,17 @@ class Session:
 
     def _torch_imported(self) -> None:
         from boundby.capture.facts import FactsSeen
+        from boundby.capture.habits import HabitsSeen
         from boundby.capture.recorder import Recorder
 
         self.torch_seen = True
         self._facts = FactsSeen()
         make = self._make_recorder
-        self._recorder = make(self.clock) if make else Recorder(self.limits, probes=self.probes, clock=self.clock)
+        if make is None:
+            self._habits = HabitsSeen()
+            self._recorder = Recorder(self.limits, probes=self.probes, clock=self.clock, habits=self._habits)
+        else:
+            self._recorder = make(self.clock)
         self._finder = StepFinder(self._recorder, self._kind_found)
         self._hook_steps()
         if self._want[0]:
@@ -382,8 +401,8 @@ class Session:
         self.findings.append(
             Finding(
                 code="capture-failed",
-                message=f"watching stopped early: {type(error).__name__}: {error}",
-                advice="The script itself went on. Please report this with the script's torch version.",
+                message=tr("watching stopped early: {error}", error=f"{type(error).__name__}: {error}"),
+                advice=tr("The script itself went on. Please report this with the script's torch version."),
             )
         )
         if os.environ.get("BOUNDBY_DEBUG"):

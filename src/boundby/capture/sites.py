@@ -30,7 +30,7 @@ _frame_at = sys._getframe
 _MODULE_CALL = torch.nn.Module._wrapped_call_impl.__code__
 _TORCH_ROOT = torch.__file__.rpartition("__init__")[0]
 _BOUNDBY_ROOT = __file__.rpartition("capture")[0]
-_SCRIPT_RUNNER = _BOUNDBY_ROOT + "capture/script.py"  # above it are only boundby's own frames, a dozen
+SCRIPT_RUNNER = _BOUNDBY_ROOT + "capture/script.py"  # above it are only boundby's own frames, a dozen
 _LAB_ROOT = _BOUNDBY_ROOT + "labs/"  # what boundby explains when it is given no script
 _PACKAGE_ROOTS = tuple({sysconfig.get_paths()[key] + "/" for key in ("purelib", "platlib")})
 _STDLIB_ROOTS = tuple({sysconfig.get_paths()[key] + "/" for key in ("stdlib", "platstdlib")})
@@ -53,7 +53,7 @@ def _kind_of_code(code: CodeType) -> int:
             kind = _ENGINE
         else:
             kind = _FOREIGN
-    elif path == _SCRIPT_RUNNER:
+    elif path == SCRIPT_RUNNER:
         kind = _OUTERMOST
     elif (path.startswith(_BOUNDBY_ROOT) and not path.startswith(_LAB_ROOT)) or "/torchinductor_" in path:
         kind = _FOREIGN
@@ -66,6 +66,21 @@ def _kind_of_code(code: CodeType) -> int:
     _known_codes.append(code)
     _code_kinds[id(code)] = kind
     return kind
+
+
+def users_line(frame: FrameType | None) -> tuple[str | None, int | None]:
+    """The innermost source line outside torch, boundby and the standard library, from ``frame`` outwards."""
+    while frame is not None:
+        if is_users(frame.f_code):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None, None
+
+
+def is_users(code: CodeType) -> bool:
+    """Whether code is neither torch's, boundby's nor the standard library's."""
+    kind = _code_kinds.get(id(code))
+    return (_kind_of_code(code) if kind is None else kind) == _USER
 
 
 def forward_key() -> int:

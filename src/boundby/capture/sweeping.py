@@ -10,6 +10,7 @@ from typing import Any
 from boundby.capture.factory import FactoryTarget, backward_of, work_from
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.interval import interval
+from boundby.results.language import tr, trn
 from boundby.results.sweep import SweepPoint
 from boundby.timing.clock import Clock, monotonic_ns
 from boundby.timing.sampling import interleave, time_window
@@ -30,16 +31,21 @@ def checked_values(values: Sequence[int]) -> tuple[int, ...]:
     if any(isinstance(one, bool) or not isinstance(one, int) or one < 1 for one in values):
         raise BoundbyError(
             "bad-sweep",
-            f"a sweep takes positive whole numbers, not {', '.join(map(str, values))}",
-            "Name sizes, such as 1, 2, 4, 8.",
+            tr("a sweep takes positive whole numbers, not {values}", values=", ".join(map(str, values))),
+            tr("Name sizes, such as 1, 2, 4, 8."),
             status=EXIT_USAGE,
         )
     ordered = tuple(sorted(set(values)))
     if len(ordered) < FEWEST_VALUES:
         raise BoundbyError(
             "bad-sweep",
-            f"{len(ordered)} sizes are too few: a fixed cost and a rate need at least {FEWEST_VALUES} to be checked",
-            "Name more, over a range of at least 8 to 1.",
+            trn(
+                "{count} size is too few: a fixed cost and a rate need at least {fewest} to be checked",
+                "{count} sizes are too few: a fixed cost and a rate need at least {fewest} to be checked",
+                len(ordered),
+                fewest=str(FEWEST_VALUES),
+            ),
+            tr("Name more, over a range of at least 8 to 1."),
             status=EXIT_USAGE,
         )
     return ordered
@@ -58,16 +64,24 @@ def check_argument(make: Callable[..., Any], argument: str, target: FactoryTarge
     by_name = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     anything = any(one.kind is one.VAR_KEYWORD for one in parameters)
     if argument not in [one.name for one in by_name] and not anything:
-        names = ", ".join(one.name for one in by_name) or "none"
+        names = ", ".join(one.name for one in by_name) or tr("none")
         raise BoundbyError(
-            "bad-target", f"{target} has no argument {argument!r}", f"Its arguments: {names}.", status=EXIT_USAGE
+            "bad-target",
+            tr("{target} has no argument {argument}", target=target, argument=repr(argument)),
+            tr("Its arguments: {names}.", names=names),
+            status=EXIT_USAGE,
         )
     needed = [one.name for one in by_name if one.default is one.empty and one.name != argument]
     if needed:
         raise BoundbyError(
             "bad-target",
-            f"{target} needs arguments besides {argument}: {', '.join(needed)}",
-            "Name a function that needs no more than the one that is varied.",
+            tr(
+                "{target} needs arguments besides {argument}: {names}",
+                target=target,
+                argument=argument,
+                names=", ".join(needed),
+            ),
+            tr("Name a function that needs no more than the one that is varied."),
             status=EXIT_USAGE,
         )
 

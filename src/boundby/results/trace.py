@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from boundby.results.counts import OpCost, Phase
+from boundby.results.habits import Habits
 from boundby.results.machine import Finding
 
 StepKind = Literal["training", "inference", "callable"]
@@ -92,7 +93,9 @@ class Trace:
     """Everything capture knows of a run.
 
     ``step_s`` are wall times of unwatched steps, ``input_s`` the part of each spent waiting for input, ``step_faults``
-    the minor page faults of each. ``watched`` are the steps watched for op times.
+    the minor page faults of each. ``watched`` are the steps watched for op times. ``graph_breaks`` are the breaks that
+    torch.compile met in the process so far. ``saved_by_line`` is what of ``saved_bytes`` the ops of each (path, line)
+    keep. ``habits`` are what was seen of the script that no ceiling shows.
     """
 
     kind: StepKind
@@ -112,4 +115,7 @@ class Trace:
     warmup_steps: int = 0
     events_per_step: int = 1
     step_name: str = "step"
+    graph_breaks: int | None = None
+    saved_by_line: dict[tuple[str | None, int | None], int] = field(default_factory=dict)
     findings: tuple[Finding, ...] = field(default=())
+    habits: Habits = field(default_factory=Habits)

@@ -1,0 +1,290 @@
+"""Findings that a step's ops show by their order and kind: single elements, double precision, copied operands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from boundby.bound.ceilings import Ceilings
+from boundby.bound.floors import op_floors
+from boundby.bound.step_view import StepView, Whole, is_own, whereabouts
+from boundby.results.interval import Interval
+from boundby.results.language import tr
+from boundby.results.machine import Finding
+from boundby.results.trace import OpSite
+from boundby.results.units import format_ratio, format_size
+
+# How an op's site names the shape of a tensor without dimensions.
+_SCALAR = "scalar"
+_READ = "aten._local_scalar_dense.default"
+# Takes one element, or all of them one by one, out of a tensor of one dimension.
+_ELEMENT = frozenset({"aten.select.int", "aten.unbind.int"})
+# Single elements touched again within so many ops are one loop; it takes so many to be one.
+NEAR, LOOP = 24, 8
+# Shares of the step from which on a finding is worth telling.
+LEAST_LOOP, LEAST_READS, LEAST_DOUBLE, LEAST_COPIED = 0.02, 0.03, 0.02, 0.01
+# On a CPU fewer reads a step than these are what every script does.
+FEW_READS = 4
+# An operand's copy and its product stand this near to each other.
+COPY_NEAR = 8
+_DOUBLE = frozenset({"fp64", "c128"})
+_HALF_OF = {"fp64": "fp32", "c128": "c64"}
+_SINGLE = frozenset({"float32", "bfloat16", "float16"})
+_COPY = "aten.clone.default"
+_SUM = "aten.sum.dim_IntList"
+_PRODUCTS = frozenset({"aten.bmm.default", "aten.baddbmm.default"})
+
+
+def op_findings(view: StepView, ceilings: Ceilings, parameter_dtypes: Sequence[str]) -> Iterator[Finding]:
+    """What the order and the kinds of a step's ops show.
+
+    Args:
+        view: the ops with their seconds.
+        ceilings: of the machine they ran on.
+        parameter_dtypes: torch's names of the dtypes of the model's parameters.
+    """
+    if not len(view.site):
+        return
+    in_loops: set[int] = set()
+    for run in _element_runs(view):
+        in_loops.update(int(one) for one in run)
+        yield from _element_loop(view, run)
+    yield from _reads(view, in_loops)
+    yield from _double(view, ceilings, parameter_dtypes)
+    yield from _copied_operands(view)
+
+
+# Loops over elements, and reads that a device is waited for.
+
+
+def _is_access(site: OpSite) -> bool:
+    """Whether it takes an element out of a tensor, or computes with single ones."""
+    if site.phase not in ("forward", "other") or not is_own(site.path):
+        return False
+    return _takes_element(site) or (bool(site.shapes) and set(site.shapes.split()) == {_SCALAR})
+
+
+def _takes_element(site: OpSite) -> bool:
+    return site.op in _ELEMENT and site.shapes.isdecimal()
+
+
+def _element_runs(view: StepView) -> list[Whole]:
+    """Positions of accesses to single elements, those that follow one another closely together."""
+    at = view.where(_is_access)
+    if not len(at):
+        return []
+    # The same line comes by again and again in a loop; different lines that read something once each do not.
+    runs = np.split(at, np.flatnonzero(np.diff(at) > NEAR) + 1)
+    return [run for run in runs if len(run) >= LOOP and _repeats(view, run)]
+
+
+def _repeats(view: StepView, run: Whole) -> bool:
+    sites = [view.at(int(one)) for one in run]
+    commonest = Counter(_line(one) for one in sites).most_common(1)[0][1]
+    return commonest >= LOOP and any(_takes_element(one) for one in sites)
+
+
+def _line(site: OpSite) -> tuple[str | None, int | None]:
+    return site.path, site.line
+
+
+def _element_loop(view: StepView, run: Whole) -> Iterator[Finding]:
+    forward = np.arange(int(run[0]), int(run[-1]) + 1)
+    lines = {_line(view.at(int(one))) for one in run}
+    backward = view.where(lambda site: site.phase == "backward" and _line(site) in lines)
+    inside = np.concatenate([forward, backward])
+    cost = view.seconds(inside, gaps=inside[1:])
+    if cost is not None and not view.worth(cost, LEAST_LOOP):
+        return
+    (path, line), _ = Counter(_line(view.at(int(one))) for one in run).most_common(1)[0]
+    reads = sum(view.at(int(one)).op == _READ for one in run)
+    yield Finding(
+        code="element-loop",
+        message=tr(
+            "{where}a Python loop works on a tensor element by element{reads}: {ops} ops a step{back}, {cost}{device}",
+            where=whereabouts(path, line),
+            reads=tr(", and reads {count} of them into Python numbers", count=f"{reads:,}") if reads else "",
+            ops=f"{len(inside):,}",
+            back=tr(" with their backward ones") if len(backward) else "",
+            cost=view.told(cost),
+            device=_of_devices(view, reads),
+        ),
+        advice=tr(
+            "Compute on the whole tensor at once; where Python needs the numbers, one x.tolist() reads them all."
+        ),
+        path=path,
+        line=line,
+        time_s=cost,
+    )
+
+
+def _of_devices(view: StepView, reads: int) -> str:
+    if not reads:
+        return ""
+    if view.device == "cpu":
+        return tr(" on this CPU; on an accelerator each reading waits for the device besides")
+    return tr("; each reading waits for the device")
+
+
+def _reads(view: StepView, in_loops: set[int]) -> Iterator[Finding]:
+    """Reads of single values outside of loops, by line."""
+    at = [
+        int(one)
+        for one in view.where(lambda site: site.op == _READ and site.phase != "optimizer" and is_own(site.path))
+        if int(one) not in in_loops and view.at(int(one)).phase != "backward"
+    ]
+    by_line: dict[tuple[str | None, int | None], list[int]] = {}
+    for one in at:
+        by_line.setdefault(_line(view.at(one)), []).append(one)
+    for (path, line), positions in by_line.items():
+        cost = view.seconds(np.array(positions))
+        if cost is not None and (len(positions) < FEW_READS or not view.worth(cost, LEAST_READS)):
+            continue
+        yield Finding(
+            code="reads-values",
+            message=tr(
+                "{where}reads {count} values a step into Python numbers (item(), float() or a condition): "
+                "{cost}{device}",
+                where=whereabouts(path, line),
+                count=f"{len(positions):,}",
+                cost=view.told(cost),
+                device=_of_devices(view, len(positions)),
+            ),
+            advice=tr(
+                "Keep values in tensors (detached) and read them every so many steps; use torch.where for conditions."
+            ),
+            path=path,
+            line=line,
+            time_s=cost,
+        )
+
+
+# Double precision.
+
+
+def _double(view: StepView, ceilings: Ceilings, parameter_dtypes: Sequence[str]) -> Iterator[Finding]:
+    """Work in float64 where the parameters are float32: an input or a constant of NumPy's has made it so."""
+    if not parameter_dtypes or not set(parameter_dtypes) <= _SINGLE:
+        return
+    at = view.where(lambda site: site.cost.dtype in _DOUBLE and site.cost.launches > 0 and site.phase != "optimizer")
+    cost = view.seconds(at)
+    if not len(at) or (cost is not None and not view.worth(cost, LEAST_DOUBLE)):
+        return
+    own = [int(one) for one in at if is_own(view.at(int(one)).path)]
+    if not own:
+        return
+    # The first is where it begins; later ones follow from it.
+    first = view.at(own[0])
+    more = {_line(view.at(one)) for one in own} - {_line(first)}
+    single = _in_single(view, at, ceilings)
+    yield Finding(
+        code="double-precision",
+        message=tr(
+            "{where}{count} ops a step compute in float64 though the parameters are {dtypes}, here first{more}: {cost}"
+            "{single}",
+            where=whereabouts(first.path, first.line),
+            count=f"{len(at):,}",
+            dtypes=", ".join(sorted(parameter_dtypes)),
+            more=tr(" and on {lines} more lines", lines=f"{len(more):,}") if more else "",
+            cost=view.told(cost),
+            single=""
+            if single is None or cost is None
+            else tr(
+                "; by this machine's ceilings float32 would take {ratio} of that (modelled)",
+                ratio=f"{single.value / cost.value:.0%}",
+            ),
+        ),
+        advice=tr(
+            "Make the input float32 where it comes from, as NumPy's default is float64: torch.as_tensor(x).float()."
+        ),
+        path=first.path,
+        line=first.line,
+        time_s=cost,
+    )
+
+
+def _in_single(view: StepView, at: Whole, ceilings: Ceilings) -> Interval | None:
+    """Seconds of the same ops in float32: what each has beyond its floor stays, in proportion."""
+    if view.window is None:
+        return None
+    value = low = high = 0.0
+    for number in np.unique(view.site[at]):
+        site = view.sites[int(number)]
+        mine = at[view.site[at] == number]
+        seconds = float(view.window[mine].sum())
+        cost = site.cost
+        halved = replace(
+            cost,
+            dtype=_HALF_OF[cost.dtype],
+            bytes_read=cost.bytes_read // 2,
+            bytes_written=cost.bytes_written // 2,
+        )
+        before, after = (op_floors(replace(site, cost=one), 0.0, ceilings) for one in (cost, halved))
+        floor = before.overhead.value + before.work.value
+        if floor <= 0.0:
+            return None
+        value += seconds * min(1.0, (after.overhead.value + after.work.value) / floor)
+        low += seconds * min(1.0, (after.overhead.low + after.work.low) / (before.overhead.high + before.work.high))
+        high += seconds
+    return Interval(value=value, low=min(low, value), high=max(high, value))
+
+
+# Operands of products that are copied to be repeated.
+
+
+def _copied_operands(view: StepView) -> Iterator[Finding]:
+    """Copies that write more than they read, right before a batched product of the same line: repeated operands."""
+    copies: dict[tuple[str | None, int | None], list[int]] = {}
+    for one in view.where(lambda site: site.op == _COPY and is_own(site.path) and _repeats_input(site)):
+        position = int(one)
+        where = _line(view.at(position))
+        after = range(position + 1, min(position + 1 + COPY_NEAR, len(view.site)))
+        if any(view.at(near).op in _PRODUCTS and _line(view.at(near)) == where for near in after):
+            copies.setdefault(where, []).append(position)
+    for (path, line), positions in copies.items():
+        cost = view.seconds(np.array([*positions, *_summed_again(view, path, line)]))
+        if cost is not None and not view.worth(cost, LEAST_COPIED):
+            continue
+        costs = [view.at(one).cost for one in positions]
+        written, read = sum(one.bytes_written for one in costs), sum(one.bytes_read for one in costs)
+        yield Finding(
+            code="operand-copied",
+            message=tr(
+                "{where}a product of tensors of unlike batch shapes copies an operand to repeat it: {read} become "
+                "{written} ({ratio}), {count} copies; with what sums up their gradients {cost}",
+                where=whereabouts(path, line),
+                read=format_size(read),
+                written=format_size(written),
+                ratio=format_ratio(written / max(1, read)),
+                count=f"{len(positions):,}",
+                cost=view.told(cost),
+            ),
+            advice=tr(
+                "Put the repeated dimension into the rows of one product (reshape, or torch.einsum), so that nothing "
+                "is repeated."
+            ),
+            path=path,
+            line=line,
+            time_s=cost,
+        )
+
+
+def _summed_again(view: StepView, path: str | None, line: int | None) -> list[int]:
+    """Backward, the gradient of a repeated operand is as large as its copies, and is summed up."""
+    at = view.where(
+        lambda site: (
+            site.phase == "backward"
+            and (site.path, site.line) == (path, line)
+            and site.op == _SUM
+            and site.cost.bytes_read >= 2 * site.cost.bytes_written
+        )
+    )
+    return [int(one) for one in at]
+
+
+def _repeats_input(site: OpSite) -> bool:
+    cost = site.cost
+    return 0 < 2 * cost.bytes_read <= cost.bytes_written
