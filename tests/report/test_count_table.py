@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from boundby.report.count_table import render_counts
 from boundby.results.count_file import CountFile, decode_counts, encode_counts
@@ -158,7 +159,7 @@ def test_lines_fit_and_are_clean_whatever_the_names(names: list[str], width: int
     for at in range(deep):
         inside = [node(names[at % len(names)], "Block", inside)]
     text = render(file_of(*inside, target="\x1b[31m.py:make"), width=width, unicode=unicode, depth=deep + 1)
-    assert max(len(line) for line in text.splitlines()) <= min(max(width, 40), 100)
+    assert max(cell_len(line) for line in text.splitlines()) <= min(max(width, 40), 100)
     assert "\x1b" not in text
     assert unicode or text.isascii()
 

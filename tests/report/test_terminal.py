@@ -244,6 +244,12 @@ def test_the_next_command() -> None:
         "boundby run --output after.json t.py",
     )
     assert told("boundby", "run", "t.py", "-o", "model.pt")[0] == "boundby run -o report.json t.py -o model.pt"
+    assert told("boundby", "try", "-o", "page.html", "compile", "t.py") == (
+        "boundby try -o report.json compile t.py",
+        "boundby try -o after.json compile t.py",
+    )
+    assert told("boundby", "--lang", "zh", "run", "t.py")[0] == "boundby --lang zh run -o report.json t.py"
+    assert told("boundby", "--lang=zh", "run", "-o", "x.json", "t.py")[0] == "boundby show x.json"
     assert told() == ("boundby run -o report.json SCRIPT", "boundby run -o after.json SCRIPT")
     given_one = render_report(report, width=80, color=False, unicode=True, next_command="boundby doctor")
     assert given_one.endswith("Next     boundby doctor\n")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from boundby.bound.ceilings import FASTEST_CHANGE
 from boundby.bound.compare_lines import compare_groups, compare_lines
+from boundby.bound.compare_trials import compare_trials
 from boundby.results.comparison import (
     CountChange,
     Noise,
@@ -21,9 +22,10 @@ from boundby.results.comparison import (
 )
 from boundby.results.counts import Counts
 from boundby.results.interval import Interval, interval
+from boundby.results.language import tr, trn
 from boundby.results.machine import Finding, MachineDescription
 from boundby.results.report import SHARES, MedianTime, Report
-from boundby.results.units import digits_for, format_percent, format_time, plural
+from boundby.results.units import digits_for, format_percent, format_time
 from boundby.timing.statistics import FEWEST_SAMPLES, Ratio, compare_medians, mean, median
 
 # Two runs of one script on one machine differ by this much for no reason that either run shows: another layout of
@@ -87,6 +89,7 @@ def compare_reports(
         lines=()
         if time is None
         else compare_lines(a, b, told_apart=None if time.noise is None else time.noise.told_apart),
+        trials=compare_trials(a, b) if comparable else (),
         findings=tuple(_findings(a, b, side_a, side_b, same, time)),
     )
 
@@ -234,37 +237,68 @@ def _compare_splits(a: Report, b: Report) -> tuple[ShareChange, ...]:
 
 
 def _sentence(a: Side, b: Side, time: TimeChange | None, counts: tuple[CountChange, ...]) -> str:
-    told = _counts_told(counts)
+    changed = _changed_sentence(a, b, time)
+    return tr("{changed} {counts}", changed=changed, counts=_counts_told(counts))
+
+
+def _changed_sentence(a: Side, b: Side, time: TimeChange | None) -> str:
+    names = {"a": a.name, "b": b.name}
     if time is None:
-        where = "on different machines" if a.cpu and b.cpu else "perhaps on different machines"
-        return f"{a.name} and {b.name} were made {where}: their times are not compared. {told}"
+        if a.cpu and b.cpu:
+            return tr("{a} and {b} were made on different machines: their times are not compared.", **names)
+        return tr("{a} and {b} were made perhaps on different machines: their times are not compared.", **names)
     step_a, step_b = (
         format_time(one.value, digits=digits_for(one.value, one.low, one.high)) for one in (time.a_s, time.b_s)
     )
-    modelled = " (modelled)" if a.modelled or b.modelled else ""
+    values = {**names, "a_time": step_a, "b_time": step_b}
     if time.ratio is None:
-        return f"Too few steps were timed to tell {a.name} ({step_a} a step) and {b.name} ({step_b}) apart. {told}"
-    steps = f"{step_a} a step in {a.name}, {step_b} in {b.name}{modelled}"
+        return tr("Too few steps were timed to tell {a} ({a_time} a step) and {b} ({b_time}) apart.", **values)
+    steps = (
+        tr("{a_time} a step in {a}, {b_time} in {b} (modelled)", **values)
+        if a.modelled or b.modelled
+        else tr("{a_time} a step in {a}, {b_time} in {b}", **values)
+    )
     if not time.differs:
         least = time.noise.told_apart if time.noise is not None else None
         if least is not None and least > WIDE:
-            return f"No difference could be told below {format_percent(least)}: {steps}. {told}"
-        return f"No difference: {steps}. {told}"
+            return tr("No difference could be told below {least}: {steps}.", least=format_percent(least), steps=steps)
+        return tr("No difference: {steps}.", steps=steps)
     slower = time.ratio.value > 1
-    times = time.ratio if slower else inverse(time.ratio)
-    return (
-        f"{b.name} is {ratio_text(times.value)} {'slower' if slower else 'faster'} than {a.name} "
-        f"({ratio_text(times.low)} to {ratio_text(times.high)}): {steps}. {told}"
-    )
+    ratio = time.ratio if slower else inverse(time.ratio)
+    values = {
+        **names,
+        "times": ratio_text(ratio.value),
+        "low": ratio_text(ratio.low),
+        "high": ratio_text(ratio.high),
+        "steps": steps,
+    }
+    if slower:
+        return tr("{b} is {times} slower than {a} ({low} to {high}): {steps}.", **values)
+    return tr("{b} is {times} faster than {a} ({low} to {high}): {steps}.", **values)
 
 
 def _counts_told(counts: tuple[CountChange, ...]) -> str:
     if all(one.a is None or one.b is None for one in counts):
-        return "Their counts are unknown."
+        return tr("Their counts are unknown.")
     changed = changed_counts(counts)
     if not changed:
-        return "Their counts are equal."
-    return f"Their counts differ: {', '.join(one.name.replace('_', ' ') for one in changed)}."
+        return tr("Their counts are equal.")
+    return tr("Their counts differ: {names}.", names=tr(", ").join(count_name(one.name) for one in changed))
+
+
+def count_name(name: str) -> str:
+    """A count as a person reads it: ``matmul FLOPs`` of ``matmul_flops``."""
+    return {
+        "ops": tr("ops"),
+        "launches": tr("launches"),
+        "matmul_flops": tr("matmul flops"),
+        "pointwise_flops": tr("pointwise flops"),
+        "bytes_read": tr("bytes read"),
+        "bytes_written": tr("bytes written"),
+        "saved_bytes": tr("saved bytes"),
+        "recomputed_flops": tr("recomputed flops"),
+        "unmodelled_ops": tr("unmodelled ops"),
+    }.get(name, name.replace("_", " "))
 
 
 def changed_counts(counts: tuple[CountChange, ...]) -> tuple[CountChange, ...]:
@@ -286,46 +320,64 @@ def _findings(
     a: Report, b: Report, side_a: Side, side_b: Side, same: bool | None, time: TimeChange | None
 ) -> Iterator[Finding]:
     if same is not True:
+        values = {"machine_a": _machine(side_a), "a": side_a.name, "machine_b": _machine(side_b), "b": side_b.name}
         yield Finding(
             code="machines-differ",
-            message=f"{_machine(side_a)} in {side_a.name}, {_machine(side_b)} in {side_b.name}: "
-            + (
-                "these cannot be told to be one machine"
-                if same is None
-                else "a difference in time is the machines' as well as the code's"
+            message=tr("{machine_a} in {a}, {machine_b} in {b}: these cannot be told to be one machine", **values)
+            if same is None
+            else tr(
+                "{machine_a} in {a}, {machine_b} in {b}: a difference in time is the machines' as well as the code's",
+                **values,
             ),
-            advice="Counts are compared all the same. To compare times too: --across-machines." if time is None else "",
+            advice=tr("Counts are compared all the same. To compare times too: {option}.", option="--across-machines")
+            if time is None
+            else "",
         )
     for report, side in ((a, side_a), (b, side_b)):
         if report.modelled_for is not None:
             yield Finding(
                 code="modelled-side",
-                message=f"the times of {side.name} are modelled for {report.modelled_for.machine}, not measured",
-                advice="Compare it with a report that was measured there to see how good the model is.",
+                message=tr(
+                    "the times of {name} are modelled for {machine}, not measured",
+                    name=side.name,
+                    machine=report.modelled_for.machine,
+                ),
+                advice=tr("Compare it with a report that was measured there to see how good the model is."),
             )
     settings = tuple(_settings(a, b))
     if settings:
         yield Finding(
             code="settings-differ",
-            message=f"the two runs were not set up alike: {'; '.join(settings)}",
-            advice="What differs in the code is best seen with everything else equal.",
+            message=tr("the two runs were not set up alike: {settings}", settings=tr("; ").join(settings)),
+            advice=tr("What differs in the code is best seen with everything else equal."),
         )
     if time is not None and same is True and _is_unexplained(a, b, time):
         yield Finding(
             code="difference-unexplained",
-            message="the counts are equal and most of the difference is time that no measured limit explains: other "
-            "load during one of the runs looks the same",
-            advice="Run both again, in turns, before you believe it.",
+            message=tr(
+                "the counts are equal and most of the difference is time that no measured limit explains: other load "
+                "during one of the runs looks the same"
+            ),
+            advice=tr("Run both again, in turns, before you believe it."),
         )
     if time is not None and time.noise is not None and time.noise.machine_ratio is not None:
         moved = time.noise.machine_ratio
         if not 1 / PROBES_MOVED <= moved <= PROBES_MOVED:
-            slower = "slower" if moved > 1 else "faster"
+            values = {"times": ratio_text(max(moved, 1 / moved)), "name": side_b.name}
             yield Finding(
                 code="probes-moved",
-                message=f"the machine itself was {ratio_text(max(moved, 1 / moved))} {slower} during {side_b.name}, "
-                "by the probes of both runs, and the interval allows for it",
-                advice="Run both again, one after the other, when nothing else is busy.",
+                message=tr(
+                    "the machine itself was {times} slower during {name}, by the probes of both runs, and the "
+                    "interval allows for it",
+                    **values,
+                )
+                if moved > 1
+                else tr(
+                    "the machine itself was {times} faster during {name}, by the probes of both runs, and the "
+                    "interval allows for it",
+                    **values,
+                ),
+                advice=tr("Run both again, one after the other, when nothing else is busy."),
             )
 
 
@@ -340,26 +392,31 @@ def _is_unexplained(a: Report, b: Report, time: TimeChange) -> bool:
 
 
 def _machine(side: Side) -> str:
-    return side.cpu or "a processor that is not known"
+    return side.cpu or tr("a processor that is not known")
 
 
 def _settings(a: Report, b: Report) -> Iterator[str]:
     here, there = a.machine.description, b.machine.description
     if a.step.threads != b.step.threads:
-        yield f"{plural(a.step.threads, 'thread')} and {b.step.threads}"
+        yield trn("{count} thread and {b}", "{count} threads and {b}", a.step.threads, b=str(b.step.threads))
     if here.usable_cores != there.usable_cores:
-        yield f"{plural(here.usable_cores, 'usable core')} and {there.usable_cores}"
+        yield trn(
+            "{count} usable core and {b}", "{count} usable cores and {b}", here.usable_cores, b=str(there.usable_cores)
+        )
     if a.step.device != b.step.device:
-        yield f"on {a.step.device} and on {b.step.device}"
+        yield tr("on {a} and on {b}", a=a.step.device, b=b.step.device)
+    unknown = tr("unknown")
     if here.torch != there.torch:
-        yield f"torch {here.torch or 'unknown'} and {there.torch or 'unknown'}"
+        yield tr("torch {a} and {b}", a=here.torch or unknown, b=there.torch or unknown)
     if here.python != there.python:
-        yield f"Python {here.python} and {there.python}"
+        yield tr("Python {a} and {b}", a=here.python, b=there.python)
     if (a.step.kind, a.step.name, a.step.events_per_step) != (b.step.kind, b.step.name, b.step.events_per_step):
-        yield f"the step is {_step(a)} and {_step(b)}"
+        yield tr("the step is {a} and {b}", a=_step(a), b=_step(b))
 
 
 def _step(report: Report) -> str:
-    kinds = {"training": "a training step", "inference": "an inference step", "callable": "a call"}
+    kinds = {"training": tr("a training step"), "inference": tr("an inference step"), "callable": tr("a call")}
     name = report.step.name if report.step.name not in ("", "step") else kinds[report.step.kind]
-    return name if report.step.events_per_step == 1 else f"{name} of {report.step.events_per_step} events"
+    if report.step.events_per_step == 1:
+        return name
+    return tr("{name} of {events} events", name=name, events=str(report.step.events_per_step))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from boundby.bound.compare import inverse, ratio_text, same_machine
 from boundby.results.comparison import CeilingChange, FactChange, MachineComparison, Side
 from boundby.results.interval import Interval, interval
+from boundby.results.language import tr, trn
 from boundby.results.machine import Ceiling, Finding, Machine
-from boundby.results.units import plural
 
 # Two measurings of one machine, an hour apart: nine limits of ten lie within this share beyond their own bands.
 BETWEEN_MEASURINGS = 0.06
@@ -169,9 +169,9 @@ def _dtype_order(dtype: str) -> tuple[int, str]:
 
 def _sentence(a: Side, b: Side, main: tuple[CeilingChange, ...], both: list[CeilingChange]) -> str:
     if not both:
-        return f"{a.name} and {b.name} have no limit in common."
+        return tr("{a} and {b} have no limit in common.", a=a.name, b=b.name)
     told = [
-        f"{_deed(one)} {_how(one)}"
+        _deed(one)
         for one in (
             next((one for one in main if one.kind == "matmul"), None),
             next((one for one in main if one.kind == "bandwidth"), None),
@@ -180,44 +180,79 @@ def _sentence(a: Side, b: Side, main: tuple[CeilingChange, ...], both: list[Ceil
         if one is not None and one.differs
     ]
     if told:
-        return f"Beside {a.name}, {b.name} {_listed(told)}."
+        return tr("Beside {a}, {b} {does}.", a=a.name, b=b.name, does=_listed(told))
     differing = sum(one.differs for one in both)
     if not differing:
-        return f"No difference between {a.name} and {b.name} in any of {plural(len(both), 'limit')}."
-    return (
-        f"No difference between {a.name} and {b.name} in the main limits; {differing} of {plural(len(both), 'limit')} "
-        "differ."
+        return trn(
+            "No difference between {a} and {b} in any of {count} limit.",
+            "No difference between {a} and {b} in any of {count} limits.",
+            len(both),
+            a=a.name,
+            b=b.name,
+        )
+    return trn(
+        "No difference between {a} and {b} in the main limits; {differing} of {count} limit differ.",
+        "No difference between {a} and {b} in the main limits; {differing} of {count} limits differ.",
+        len(both),
+        a=a.name,
+        b=b.name,
+        differing=str(differing),
     )
 
 
 def _deed(change: CeilingChange) -> str:
+    """What one machine does faster or slower than the other, with the machine as the subject."""
+    faster = change.faster.value > 1
+    times = ratio_text(change.faster.value if faster else 1 / change.faster.value)
+    if change.kind == "matmul" and change.dtype:
+        values = {"dtype": change.dtype, "times": times}
+        return (
+            tr("multiplies {dtype} matrices {times} faster", **values)
+            if faster
+            else tr("multiplies {dtype} matrices {times} slower", **values)
+        )
     if change.kind == "matmul":
-        return f"multiplies {change.dtype or ''} matrices".replace("  ", " ")
-    return "moves main memory" if change.kind == "bandwidth" else "starts an op"
+        return (
+            tr("multiplies matrices {times} faster", times=times)
+            if faster
+            else tr("multiplies matrices {times} slower", times=times)
+        )
+    if change.kind == "bandwidth":
+        return (
+            tr("moves main memory {times} faster", times=times)
+            if faster
+            else tr("moves main memory {times} slower", times=times)
+        )
+    return tr("starts an op {times} faster", times=times) if faster else tr("starts an op {times} slower", times=times)
 
 
-def _how(change: CeilingChange) -> str:
-    faster = change.faster.value
-    return f"{ratio_text(faster)} faster" if faster > 1 else f"{ratio_text(1 / faster)} slower"
-
-
-def _listed(parts: Iterable[str]) -> str:
-    *first, last = parts
-    return f"{', '.join(first)} and {last}" if first else last
+def _listed(parts: Sequence[str]) -> str:
+    if len(parts) == 1:
+        return parts[0]
+    listed = parts[0]
+    for part in parts[1:-1]:
+        listed = tr("{listed}, {another}", listed=listed, another=part)
+    return tr("{listed} and {last}", listed=listed, last=parts[-1])
 
 
 def _findings(a: Machine, b: Machine, side_a: Side, side_b: Side) -> Iterator[Finding]:
     if side_a.threads != side_b.threads:
         yield Finding(
             code="settings-differ",
-            message=f"{side_a.name} was measured with {plural(side_a.threads, 'thread')}, {side_b.name} with "
-            f"{side_b.threads}",
-            advice="To compare core by core, measure both with boundby machine --threads 1.",
+            message=trn(
+                "{a} was measured with {count} thread, {b} with {b_threads}",
+                "{a} was measured with {count} threads, {b} with {b_threads}",
+                side_a.threads,
+                a=side_a.name,
+                b=side_b.name,
+                b_threads=str(side_b.threads),
+            ),
+            advice=tr("To compare core by core, measure both with {command}.", command="boundby machine --threads 1"),
         )
     for machine, side in ((a, side_a), (b, side_b)):
         if any(one.code in ("machine-busy", "machine-unsteady") for one in machine.findings):
             yield Finding(
                 code="unsteady-side",
-                message=f"the limits of {side.name} moved while they were measured",
-                advice="Measure it again when it is quiet: boundby machine --again.",
+                message=tr("the limits of {name} moved while they were measured", name=side.name),
+                advice=tr("Measure it again when it is quiet: {command}.", command="boundby machine --again"),
             )

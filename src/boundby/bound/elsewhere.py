@@ -29,10 +29,10 @@ from boundby.bound.floors import OpFloors
 from boundby.bound.split import Division, OpTimes
 from boundby.results.errors import BoundbyError
 from boundby.results.interval import Interval
+from boundby.results.language import tr, trn
 from boundby.results.machine import Machine
 from boundby.results.report import MedianTime
 from boundby.results.trace import Trace, WatchedStep
-from boundby.results.units import plural
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -65,20 +65,36 @@ def check_ceilings(machine: Machine, *, name: str, threads: int) -> None:
     if machine.description.device != "cpu":
         raise BoundbyError(
             "no-ceilings-there",
-            f"{name} holds the ceilings of a {machine.description.device} device; the step ran on a CPU here.",
-            "Give a file that boundby machine wrote there without --device.",
+            tr(
+                "{name} holds the ceilings of a {device} device; the step ran on a CPU here.",
+                name=name,
+                device=machine.description.device,
+            ),
+            tr("Give a file that boundby machine wrote there without --device."),
         )
     if Ceilings(machine, Speed.unknown(), threads=threads).threads_measured:
         return
     measured = machine.description.threads
     if not any(one.threads == measured and one.stack == "torch" for one in machine.ceilings):
         raise BoundbyError(
-            "no-ceilings-there", f"{name} holds no ceilings of torch.", "Write it with: boundby machine -o FILE.json"
+            "no-ceilings-there",
+            tr("{name} holds no ceilings of torch.", name=name),
+            tr("Write it with: {command}", command="boundby machine -o FILE.json"),
         )
     raise BoundbyError(
         "no-ceilings-there",
-        f"{name} has ceilings for {plural(measured, 'thread')}, and the script uses {threads} here.",
-        f"Run with OMP_NUM_THREADS={measured}, or measure there: boundby machine --threads {threads} -o FILE.json",
+        trn(
+            "{name} has ceilings for {count} thread, and the script uses {threads} here.",
+            "{name} has ceilings for {count} threads, and the script uses {threads} here.",
+            measured,
+            name=name,
+            threads=str(threads),
+        ),
+        tr(
+            "Run with {variable}, or measure there: {command}",
+            variable=f"OMP_NUM_THREADS={measured}",
+            command=f"boundby machine --threads {threads} -o FILE.json",
+        ),
     )
 
 

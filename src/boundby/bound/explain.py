@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from boundby._version import __version__
 from boundby.bound.ceilings import Ceilings, measure_speed, speed_moved
 from boundby.bound.elsewhere import Elsewhere, check_ceilings, rescale
+from boundby.bound.findings import habit_findings
 from boundby.bound.rows import line_rows, op_rows, total_counts
 from boundby.bound.split import Division, divide
+from boundby.bound.timeline import timeline
 from boundby.bound.verdict import judge
 from boundby.results.errors import BoundbyError
 from boundby.results.interval import Interval, interval
+from boundby.results.language import tr
 from boundby.results.machine import Finding, Machine
 from boundby.results.report import MOST_SAMPLES, MedianTime, ModelledFor, Report, StepResult, Tool
 from boundby.results.trace import Trace
@@ -24,6 +28,8 @@ OFF = 0.05
 _OF_THE_MACHINE_ALONE = frozenset(
     {"native-failed", "no-compiler", "compile-failed", "compile-cut-short", "slow-arguments", "memory-over-bound"}
 )
+# Not by words between blanks: languages without them write a dtype's name right beside their own letters.
+_DTYPE = re.compile(r"(?:fp|bf|u?int|complex)[0-9]+")
 # A model that left more than this share of the step as it was says so.
 KEPT = 0.01
 
@@ -34,7 +40,7 @@ def explain_trace(
     *,
     command: tuple[str, ...] = (),
     elsewhere: Machine | None = None,
-    elsewhere_name: str = "the machine file",
+    elsewhere_name: str = "",
 ) -> Report:
     """The report of a trace on a machine.
 
@@ -43,7 +49,7 @@ def explain_trace(
         machine: the ceilings of the machine it was watched on; only those of the trace's thread count are used.
         command: the command line, for the record.
         elsewhere: another machine; the report is then a model of what would bind the step there.
-        elsewhere_name: what to call that machine's file in an error.
+        elsewhere_name: what to call that machine's file; empty where it has no name.
 
     Raises:
         BoundbyError: ``no-ceilings-there`` or ``not-modelled``, where the step cannot be modelled for ``elsewhere``.
@@ -51,10 +57,16 @@ def explain_trace(
     speed = measure_speed(machine, trace.anchors)
     ceilings = Ceilings(machine, speed, threads=trace.threads)
     division = divide(trace, ceilings, _fault(ceilings))
-    findings = (*trace.findings, *_of_the_machine(trace, machine), *_findings(trace, division, ceilings))
+    findings = (
+        *habit_findings(trace, division, ceilings),
+        *trace.findings,
+        *_of_the_machine(trace, machine),
+        *_findings(trace, division, ceilings),
+    )
     here = _report(trace, machine, division, ceilings, command, findings)
     if elsewhere is None:
         return here
+    elsewhere_name = elsewhere_name or tr("the machine file")
     check_ceilings(elsewhere, name=elsewhere_name, threads=trace.threads)
     # The other machine is taken to be as disturbed as this one was: of one and the same machine that says the same.
     ceilings_there = Ceilings(elsewhere, speed, threads=trace.threads)
@@ -63,9 +75,10 @@ def explain_trace(
     if moved is None:
         raise BoundbyError(
             "not-modelled",
-            "The step cannot be modelled for another machine: "
-            + (f"its ops ran on {trace.device}." if trace.device != "cpu" else "its ops could not be timed."),
-            "Run without --machine for what is known of it here.",
+            tr("The step cannot be modelled for another machine: its ops ran on {device}.", device=trace.device)
+            if trace.device != "cpu"
+            else tr("The step cannot be modelled for another machine: its ops could not be timed."),
+            tr("Run without --machine for what is known of it here."),
         )
     divided = divide(moved.trace, ceilings_there, faults["fault_there_s"])
     median_s = divided.time_s.median
@@ -74,7 +87,7 @@ def explain_trace(
         time_s=MedianTime(median=median_s, low=min(moved.time_s.low, median_s), high=max(moved.time_s.high, median_s)),
     )
     model = ModelledFor(
-        machine=elsewhere.description.cpu or f"the machine of {elsewhere_name}",
+        machine=elsewhere.description.cpu or tr("the machine of {file}", file=elsewhere_name),
         measured_on=machine.description,
         measured_time_s=here.step.time_s,
         measured_bound=here.verdict.bound,
@@ -132,6 +145,8 @@ def _report(
         ops=op_rows(trace, division),
         findings=findings,
         modelled_for=model,
+        # Of another device the windows tell when ops were called, and not when they ran.
+        timeline=timeline(trace) if division.times is not None else (),
     )
 
 
@@ -143,26 +158,35 @@ def _fault(ceilings: Ceilings) -> float | None:
 def _of_the_file(trace: Trace, elsewhere: Machine, name: str) -> Iterator[Finding]:
     """What was found while the other machine was measured, told apart from what was found here."""
     for one in _of_the_machine(trace, elsewhere):
-        yield replace(one, message=f"{name}: {one.message}")
+        yield replace(one, message=tr("{name}: {message}", name=name, message=one.message))
 
 
 def _of_the_model(model: ModelledFor, moved: Elsewhere) -> Iterator[Finding]:
     """What is not measured in the report, and what the model had to leave as it was."""
-    here = model.measured_on.cpu or "this machine"
+    here = model.measured_on.cpu or tr("this machine")
     yield Finding(
         code="modelled-elsewhere",
-        message=f"all times, shares and floors are modelled for {model.machine} from its machine file; the steps ran "
-        f"on {here}, whose figures are rescaled op by op. Waiting for input is kept as it was here, and host code "
-        "between ops is rescaled as the overhead of ops is",
-        advice="A run there is what settles it: boundby run SCRIPT.",
+        message=tr(
+            "all times, shares and floors are modelled for {machine} from its machine file; the steps ran on {here}, "
+            "whose figures are rescaled op by op. Waiting for input is kept as it was here, and host code between ops "
+            "is rescaled as the overhead of ops is",
+            machine=model.machine,
+            here=here,
+        ),
+        advice=tr("A run there is what settles it: {command}.", command="boundby run SCRIPT"),
     )
     if moved.kept > KEPT:
-        names = ", ".join(moved.kept_ops[:3]) + (" and others" if len(moved.kept_ops) > 3 else "")
+        names = ", ".join(moved.kept_ops[:3])
+        if len(moved.kept_ops) > 3:
+            names = tr("{names} and others", names=names)
         yield Finding(
             code="kept-as-here",
-            message=f"{moved.kept:.0%} of the step has no ceiling in the other machine's file and is left as it was "
-            f"here: {names}",
-            advice="Measure the other machine with a boundby as new as this one.",
+            message=tr(
+                "{share} of the step has no ceiling in the other machine's file and is left as it was here: {names}",
+                share=f"{moved.kept:.0%}",
+                names=names,
+            ),
+            advice=tr("Measure the other machine with a boundby as new as this one."),
         )
 
 
@@ -194,9 +218,14 @@ def _of_the_machine(trace: Trace, machine: Machine) -> tuple[Finding, ...]:
     return tuple(
         one
         for one in machine.findings
-        if one.code not in _OF_THE_MACHINE_ALONE
-        and (not one.code.startswith("dtype-") or one.message.split()[0] in used)
+        if one.code not in _OF_THE_MACHINE_ALONE and (not one.code.startswith("dtype-") or _dtype_of(one) in used)
     )
+
+
+def _dtype_of(finding: Finding) -> str | None:
+    """The dtype that a finding of code ``dtype-...`` is on: the first that its message names, in any language."""
+    named = _DTYPE.search(finding.message)
+    return None if named is None else named[0]
 
 
 def _findings(trace: Trace, division: Division, ceilings: Ceilings) -> tuple[Finding, ...]:
@@ -206,9 +235,12 @@ def _findings(trace: Trace, division: Division, ceilings: Ceilings) -> tuple[Fin
         found.append(
             Finding(
                 code="machine-moved",
-                message=f"the machine's speed moved by {moved:.2g}x during the run",
-                advice="Other load or a busy host does this; ceilings are scaled to the speed at the time. Where every "
-                "core has a thread, one busy process holds up all: fewer threads (OMP_NUM_THREADS) are then steadier.",
+                message=tr("the machine's speed moved by {ratio} during the run", ratio=f"{moved:.2g}x"),
+                advice=tr(
+                    "Other load or a busy host does this; ceilings are scaled to the speed at the time. Where every "
+                    "core has a thread, one busy process holds up all: fewer threads (OMP_NUM_THREADS) are then "
+                    "steadier."
+                ),
             )
         )
     time = division.time_s
@@ -216,40 +248,52 @@ def _findings(trace: Trace, division: Division, ceilings: Ceilings) -> tuple[Fin
         found.append(
             Finding(
                 code="steps-spread",
-                message=f"step times spread widely: the middle half lies {time.high / time.low:.2f}x apart",
-                advice="Look for other load, or for work that only some steps do; --steps N times more of them.",
+                message=tr(
+                    "step times spread widely: the middle half lies {ratio} apart",
+                    ratio=f"{time.high / time.low:.2f}x",
+                ),
+                advice=tr("Look for other load, or for work that only some steps do; --steps N times more of them."),
             )
         )
     if division.reconciliation is not None and abs(division.reconciliation.value - 1) > OFF:
         found.append(
             Finding(
                 code="reconciliation-off",
-                message=f"op windows and gaps add up to {division.reconciliation.value:.0%} of the bare step",
-                advice="Read the shares with that much doubt, or run again on a quieter machine, with more --steps.",
+                message=tr(
+                    "op windows and gaps add up to {share} of the bare step",
+                    share=f"{division.reconciliation.value:.0%}",
+                ),
+                advice=tr(
+                    "Read the shares with that much doubt, or run again on a quieter machine, with more --steps."
+                ),
             )
         )
     if division.bursty:
         found.append(
             Finding(
                 code="input-bursty",
-                message="some steps wait long for input and others not at all; the step's time counts the mean wait",
-                advice="A loader's workers deliver in bursts where they are slower than the steps; more may help.",
+                message=tr(
+                    "some steps wait long for input and others not at all; the step's time counts the mean wait"
+                ),
+                advice=tr("A loader's workers deliver in bursts where they are slower than the steps; more may help."),
             )
         )
     if not ceilings.threads_measured:
         found.append(
             Finding(
                 code="ceilings-missing",
-                message=f"no ceilings are known for {trace.threads} threads, which the script used",
-                advice=f"Measure them: boundby machine --threads {trace.threads}",
+                message=tr(
+                    "no ceilings are known for {threads} threads, which the script used", threads=str(trace.threads)
+                ),
+                advice=tr("Measure them: {command}", command=f"boundby machine --threads {trace.threads}"),
             )
         )
     if trace.device != "cpu":
         found.append(
             Finding(
                 code="device-not-modelled",
-                message=f"ops ran on {trace.device}, whose ceilings this version does not measure",
-                advice="The step's time and counts hold; its split is unknown.",
+                message=tr("ops ran on {device}, whose ceilings this version does not measure", device=trace.device),
+                advice=tr("The step's time and counts hold; its split is unknown."),
             )
         )
     return tuple(found)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from boundby.bound.split import Division, OpTimes
-from boundby.results.counts import REGION_NAME, Counts, GroupCounts, Unmodelled, eager_equivalent
+from boundby.bound.split import Division, Floats, OpTimes
+from boundby.results.counts import REGION_NAME, Counts, GroupCounts, Unmodelled, eager_equivalent, widest_dtype
 from boundby.results.report import Floors, LineRow, OpRow
 from boundby.results.trace import OpSite, Trace
 
@@ -22,6 +23,7 @@ def op_rows(trace: Trace, division: Division) -> tuple[OpRow, ...]:
     if trace.ops is None or division.times is None:
         return ()
     times = division.times
+    columns = {name: times.floor(name) for name in FLOOR_NAMES}
     rows = []
     for at in _grouped(trace, lambda one: (one.op, one.path, one.line, one.module, one.phase)).values():
         first = trace.sites[trace.ops.site[int(at[0])]]
@@ -33,7 +35,7 @@ def op_rows(trace: Trace, division: Division) -> tuple[OpRow, ...]:
                 calls=len(at),
                 time_s=seconds,
                 share=seconds * division.scale,
-                floors=_floors(times, at),
+                floors=_floors(times, at, columns),
                 matmul_flops=sum(one.matmul_flops for one in costs),
                 pointwise_flops=sum(one.pointwise_flops for one in costs),
                 bytes_read=sum(one.bytes_read for one in costs),
@@ -46,6 +48,7 @@ def op_rows(trace: Trace, division: Division) -> tuple[OpRow, ...]:
                 module=first.module,
                 phase=first.phase,
                 modelled=all(one.modelled for one in costs),
+                dtype=widest_dtype(one.dtype for one in costs),
             )
         )
     return tuple(sorted(rows, key=lambda one: -one.time_s))
@@ -56,6 +59,7 @@ def line_rows(trace: Trace, division: Division) -> tuple[LineRow, ...]:
     if trace.ops is None or division.times is None:
         return ()
     times = division.times
+    columns = {name: times.floor(name) for name in FLOOR_NAMES}
     rows = []
     for at in _grouped(trace, lambda one: (one.path, one.line)).values():
         sites = [trace.sites[trace.ops.site[int(i)]] for i in at]
@@ -71,7 +75,7 @@ def line_rows(trace: Trace, division: Division) -> tuple[LineRow, ...]:
                 calls=len(at),
                 time_s=seconds,
                 share=seconds * division.scale,
-                floors=_floors(times, at),
+                floors=_floors(times, at, columns),
                 ops=tuple(sorted(by_op, key=lambda name: -by_op[name])[:5]),
             )
         )
@@ -98,6 +102,7 @@ def total_counts(trace: Trace, division: Division) -> Counts:
         bytes_written=total(lambda one: one.cost.bytes_written),
         saved_bytes=trace.saved_bytes,
         saved_input_bytes=trace.saved_input_bytes,
+        graph_breaks=trace.graph_breaks,
         recomputed_flops=total(lambda one: one.cost.matmul_flops if one.recomputed else 0),
         unmodelled=_unmodelled(trace, division, used),
         eager=eager_equivalent(
@@ -107,8 +112,22 @@ def total_counts(trace: Trace, division: Division) -> Counts:
         by_op=_by(used, lambda one: one.op),
         by_phase=_by(used, lambda one: one.phase),
         by_module=_by(used, lambda one: one.module or "(none)"),
-        by_line=_by(used, lambda one: f"{one.path}:{one.line}" if one.path else "(unknown)"),
+        by_line=_with_saved(_by(used, lambda one: _line_name(one.path, one.line)), trace),
     )
+
+
+def _line_name(path: str | None, line: int | None) -> str:
+    return f"{path}:{line}" if path else "(unknown)"
+
+
+def _with_saved(lines: tuple[GroupCounts, ...], trace: Trace) -> tuple[GroupCounts, ...]:
+    """The lines with what their ops keep for backward."""
+    if trace.saved_bytes is None or sum(trace.saved_by_line.values()) != trace.saved_bytes:
+        return lines
+    saved: dict[str, int] = defaultdict(int)
+    for (path, line), size in trace.saved_by_line.items():
+        saved[_line_name(path, line)] += size
+    return tuple(replace(one, saved_bytes=saved[one.name]) for one in lines)
 
 
 def _unmodelled(trace: Trace, division: Division, used: list[tuple[OpSite, int]]) -> tuple[Unmodelled, ...]:
@@ -163,8 +182,8 @@ def _grouped(trace: Trace, key_of: Callable[[OpSite], Hashable]) -> dict[Hashabl
     return found
 
 
-def _floors(times: OpTimes, at: Rows) -> Floors:
-    sums = {name: times.floor_sum(name, at) for name in FLOOR_NAMES}
+def _floors(times: OpTimes, at: Rows, columns: dict[str, Floats]) -> Floors:
+    sums = {name: float(column[at].sum()) for name, column in columns.items()}
     spent = {
         "overhead": float(times.dispatch[at].sum() + times.allocation[at].sum()),
         "memory": float(times.work["memory"][at].sum()),

@@ -47,10 +47,10 @@ class OpTimes:
     floors: tuple[OpFloors, ...]
     floor_of: np.ndarray[Any, np.dtype[np.int64]]
 
-    def floor_sum(self, name: str, rows: np.ndarray[Any, np.dtype[np.int64]]) -> float:
-        """A floor summed over some ops (seconds); unknown floors add nothing."""
-        values = np.array([_value(getattr(one, name)) for one in self.floors])
-        return float(values[self.floor_of[rows]].sum()) if len(values) else 0.0
+    def floor(self, name: str) -> Floats:
+        """The floor of that name for each op (seconds), 0 where it is not known."""
+        column: Floats = np.array([_value(getattr(one, name)) for one in self.floors], dtype=np.float64)[self.floor_of]
+        return column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from boundby.bound.ceilings import Ceilings, speed_moved
 from boundby.bound.split import Division
 from boundby.results.counts import Counts
 from boundby.results.interval import Interval
+from boundby.results.language import tr
 from boundby.results.report import Bound, ModelledFor, Split, Verdict
 from boundby.results.trace import Trace
 from boundby.results.units import digits_for, format_percent, format_rate, format_size, format_time
@@ -23,13 +24,6 @@ FARTHEST_OFF = 2.0
 # Under this share, what would remain of the step is within the doubt of its measurement.
 NOTHING_LEFT = 0.05
 
-_WHAT: dict[Bound, str] = {
-    "overhead": "per-op overhead",
-    "memory": "memory bandwidth",
-    "compute": "compute",
-    "input": "its input",
-}
-
 
 def shares(split: Split) -> dict[Bound, Interval]:
     """The split by bound: compute is matmul and pointwise work together."""
@@ -40,6 +34,16 @@ def shares(split: Split) -> dict[Bound, Interval]:
         high=max(min(1.0, matmul.high + pointwise.high), matmul.value + pointwise.value),
     )
     return {"overhead": split.overhead, "memory": split.memory, "compute": compute, "input": split.input}
+
+
+def _what(bound: Bound) -> str:
+    """What binds, as the object of "bound by"."""
+    return {
+        "overhead": tr("per-op overhead"),
+        "memory": tr("memory bandwidth"),
+        "compute": tr("compute"),
+        "input": tr("its input"),
+    }[bound]
 
 
 def judge(
@@ -107,71 +111,149 @@ def _sentence(
     disturbed: bool,
     model: ModelledFor | None,
 ) -> str:
-    what = {"training": "training step", "inference": "inference step", "callable": "step"}[trace.kind]
-    step = division.time_s
-    time = format_time(step.median, digits=digits_for(step.median, step.low, step.high))
-    this, takes = f"This {what}", "takes"
-    if model is not None:
-        this, takes = f"On {model.machine} (modelled from its machine file): this {what}", "would take"
-        low, high = format_time(step.low, digits=2), format_time(step.high, digits=2)
-        time = f"about {time}" + (f" ({low} to {high})" if low != high else "")
-    split = division.split
+    split, step = division.split, division.time_s
     by_bound = shares(split)
-    if bound == "unknown":
-        if trace.device != "cpu":
-            return (
-                f"{this} {takes} {time} on {trace.device}; what binds it is unknown: "
-                "no ceilings of that device are measured yet."
-            )
-        if division.times is None:
-            return f"{this} {takes} {time}; what binds it is unknown: its ops could not be timed."
-        if _does_not_add_up(division) and division.reconciliation is not None:
-            return (
-                f"{this} {takes} {time}, and what binds it is unknown: watched step by step it came to "
-                f"{format_percent(division.reconciliation.value)} of that"
-                + (", as other load disturbed the run." if disturbed else ".")
-            )
-        return (
-            f"{this} {takes} {time}, and what binds it is unknown: "
-            f"{format_percent(split.unexplained.value)} of it is explained by no limit measured "
-            f"{'here' if model is None else 'there'}" + (", and other load disturbed the run." if disturbed else ".")
+    this = _this_step(trace, model)
+    time = format_time(step.median, digits=digits_for(step.median, step.low, step.high))
+    if model is not None:
+        low, high = format_time(step.low, digits=2), format_time(step.high, digits=2)
+        time = (
+            tr("about {time} ({low} to {high})", time=time, low=low, high=high)
+            if low != high
+            else tr("about {time}", time=time)
         )
+    if bound == "unknown":
+        return _unknown(trace, division, this, time, disturbed=disturbed, here=model is None)
     if bound == "mixed":
         a, b = ranked[0], ranked[1]
-        return (
-            f"{this} ({time}) {'is' if model is None else 'would be'} bound by no one thing: "
-            f"{_WHAT[a]} takes {format_percent(by_bound[a].value)}, "
-            f"{_WHAT[b]} {format_percent(by_bound[b].value)}"
-            f" and {format_percent(split.unexplained.value)} is unexplained."
+        values = {
+            "this": this,
+            "time": time,
+            "a": _what(a),
+            "a_share": format_percent(by_bound[a].value),
+            "b": _what(b),
+            "b_share": format_percent(by_bound[b].value),
+            "unexplained": format_percent(split.unexplained.value),
+        }
+        if model is not None:
+            return tr(
+                "{this} ({time}) would be bound by no one thing: {a} takes {a_share}, {b} {b_share} and {unexplained} "
+                "is unexplained.",
+                **values,
+            )
+        return tr(
+            "{this} ({time}) is bound by no one thing: {a} takes {a_share}, {b} {b_share} and {unexplained} is "
+            "unexplained.",
+            **values,
         )
     share = format_percent(by_bound[bound].value)
-    reason = _reason(bound, trace, division, counts, "this" if model is None else "that")
+    reason = _reason(bound, division, counts, here=model is None)
+    what = _what(bound)
     if model is not None:
-        verb = "would be bound by" if confidence == "likely" else "may be bound by"
-        return f"{this} would take {time} and {verb} {_WHAT[bound]}: {share} of it {reason}."
-    verb = {"sure": "is bound by", "likely": "is most likely bound by", "unsure": "may be bound by"}[confidence]
-    return f"{this} {verb} {_WHAT[bound]}: {share} of its {time} {reason}."
+        claim = (
+            tr("{this} would take {time} and would be bound by {what}", this=this, time=time, what=what)
+            if confidence == "likely"
+            else tr("{this} would take {time} and may be bound by {what}", this=this, time=time, what=what)
+        )
+        return tr("{claim}: {share} of it {reason}.", claim=claim, share=share, reason=reason)
+    claim = {
+        "sure": tr("{this} is bound by {what}", this=this, what=what),
+        "likely": tr("{this} is most likely bound by {what}", this=this, what=what),
+        "unsure": tr("{this} may be bound by {what}", this=this, what=what),
+    }[confidence]
+    return tr("{claim}: {share} of its {time} {reason}.", claim=claim, share=share, time=time, reason=reason)
 
 
-def _reason(bound: Bound, trace: Trace, division: Division, counts: Counts, which: Literal["this", "that"]) -> str:
+def _this_step(trace: Trace, model: ModelledFor | None) -> str:
+    if model is None:
+        return {
+            "training": tr("This training step"),
+            "inference": tr("This inference step"),
+            "callable": tr("This step"),
+        }[trace.kind]
+    return {
+        "training": tr("On {machine} (modelled from its machine file): this training step", machine=model.machine),
+        "inference": tr("On {machine} (modelled from its machine file): this inference step", machine=model.machine),
+        "callable": tr("On {machine} (modelled from its machine file): this step", machine=model.machine),
+    }[trace.kind]
+
+
+def _unknown(trace: Trace, division: Division, this: str, time: str, *, disturbed: bool, here: bool) -> str:
+    """The sentence where nothing can be said to bind: the time, and why not."""
+    takes = (
+        tr("{this} takes {time}", this=this, time=time)
+        if here
+        else tr("{this} would take {time}", this=this, time=time)
+    )
+    if trace.device != "cpu":
+        return tr(
+            "{takes} on {device}; what binds it is unknown: no ceilings of that device are measured yet.",
+            takes=takes,
+            device=trace.device,
+        )
+    if division.times is None:
+        return tr("{takes}; what binds it is unknown: its ops could not be timed.", takes=takes)
+    if _does_not_add_up(division) and division.reconciliation is not None:
+        came_to = format_percent(division.reconciliation.value)
+        if disturbed:
+            return tr(
+                "{takes}, and what binds it is unknown: watched step by step it came to {share} of that, as other load "
+                "disturbed the run.",
+                takes=takes,
+                share=came_to,
+            )
+        return tr(
+            "{takes}, and what binds it is unknown: watched step by step it came to {share} of that.",
+            takes=takes,
+            share=came_to,
+        )
+    share = format_percent(division.split.unexplained.value)
+    told = (
+        tr(
+            "{takes}, and what binds it is unknown: {share} of it is explained by no limit measured here",
+            takes=takes,
+            share=share,
+        )
+        if here
+        else tr(
+            "{takes}, and what binds it is unknown: {share} of it is explained by no limit measured there",
+            takes=takes,
+            share=share,
+        )
+    )
+    return tr("{told}, and other load disturbed the run.", told=told) if disturbed else tr("{told}.", told=told)
+
+
+def _reason(bound: Bound, division: Division, counts: Counts, *, here: bool) -> str:
     split, parts = division.split, division.parts
     left = division.time_s.median * (1 - shares(split)[bound].value)
-    rest = f"without it the step would take about {format_time(left, digits=2)}"
+    rest = tr("without it the step would take about {time}", time=format_time(left, digits=2))
     if left < NOTHING_LEFT * division.time_s.median:
-        rest = "hardly anything else is left"
+        rest = tr("hardly anything else is left")
     if bound == "overhead":
-        largest = max(
-            (parts.dispatch, f"goes to dispatching {counts.ops} ops"),
-            (parts.host, "is host code between ops"),
-            (parts.allocation, "goes to page faults on freshly allocated memory"),
-        )[1]
-        return f"is overhead, most of which {largest}; {rest}"
+        largest = max(("dispatch", "host", "allocation"), key=lambda name: getattr(parts, name))
+        return {
+            "dispatch": tr(
+                "is overhead, most of which goes to dispatching {ops} ops; {rest}", ops=str(counts.ops), rest=rest
+            ),
+            "host": tr("is overhead, most of which is host code between ops; {rest}", rest=rest),
+            "allocation": tr(
+                "is overhead, most of which goes to page faults on freshly allocated memory; {rest}", rest=rest
+            ),
+        }[largest]
     if bound == "memory":
-        return f"goes to moving {format_size(counts.bytes_read + counts.bytes_written)} through memory; {rest}"
+        moved = format_size(counts.bytes_read + counts.bytes_written)
+        return tr("goes to moving {size} through memory; {rest}", size=moved, rest=rest)
     if bound == "input":
-        return f"is spent waiting for the next batch; {rest}"
-    kind = "matrix products" if split.matmul.value >= split.pointwise.value else "functions computed element by element"
-    return f"is arithmetic at {which} machine's measured ceilings, mostly {kind}; {rest}"
+        return tr("is spent waiting for the next batch; {rest}", rest=rest)
+    kind = (
+        tr("matrix products")
+        if split.matmul.value >= split.pointwise.value
+        else tr("functions computed element by element")
+    )
+    if here:
+        return tr("is arithmetic at this machine's measured ceilings, mostly {kind}; {rest}", kind=kind, rest=rest)
+    return tr("is arithmetic at that machine's measured ceilings, mostly {kind}; {rest}", kind=kind, rest=rest)
 
 
 def _of_here(model: ModelledFor | None) -> tuple[str, ...]:
@@ -180,11 +262,16 @@ def _of_here(model: ModelledFor | None) -> tuple[str, ...]:
         return ()
     step = model.measured_time_s
     time = format_time(step.median, digits=digits_for(step.median, step.low, step.high))
-    bound = f"bound by {_WHAT[model.measured_bound]}" if model.measured_bound in _WHAT else "bound by no one thing"
     if model.measured_bound == "unknown":
-        bound = "bound by what is not known"
-    here = model.measured_on.cpu or "this machine"
-    return (f"measured where it ran, on {here}, the step takes {time} and is {bound}",)
+        bound = tr("bound by what is not known")
+    elif model.measured_bound == "mixed":
+        bound = tr("bound by no one thing")
+    else:
+        bound = tr("bound by {what}", what=_what(model.measured_bound))
+    here = model.measured_on.cpu or tr("this machine")
+    return (
+        tr("measured where it ran, on {here}, the step takes {time} and is {bound}", here=here, time=time, bound=bound),
+    )
 
 
 def _evidence(
@@ -193,19 +280,37 @@ def _evidence(
     time = division.time_s.median
     lines = []
     if counts.ops:
-        lines.append(f"{counts.ops} ops a step, {counts.launches} of which do work")
+        lines.append(
+            tr("{ops} ops a step, {launches} of which do work", ops=str(counts.ops), launches=str(counts.launches))
+        )
     dtypes = {site.cost.dtype: 0 for site in trace.sites if site.cost.matmul_flops}
     for dtype in dtypes:
         peak = ceilings.peak(dtype)
         if peak is None:
-            lines.append(f"no matmul ceiling is known for {dtype} on {'that' if modelled else 'this'} machine")
+            lines.append(
+                tr("no matmul ceiling is known for {dtype} on that machine", dtype=dtype)
+                if modelled
+                else tr("no matmul ceiling is known for {dtype} on this machine", dtype=dtype)
+            )
         elif len(dtypes) == 1 and counts.matmul_flops:
             rate = counts.matmul_flops / time
+            values = {
+                "rate": format_rate(rate, "FLOP/s"),
+                "share": format_percent(rate / peak.value),
+                "peak": format_rate(peak.value, "FLOP/s"),
+                "dtype": dtype,
+            }
             lines.append(
-                f"{format_rate(rate, 'FLOP/s')} of matrix products, {format_percent(rate / peak.value)} of the "
-                f"{format_rate(peak.value, 'FLOP/s')} measured {'there' if modelled else 'here'} for {dtype}"
+                tr("{rate} of matrix products, {share} of the {peak} measured there for {dtype}", **values)
+                if modelled
+                else tr("{rate} of matrix products, {share} of the {peak} measured here for {dtype}", **values)
             )
     if division.faults is not None and division.faults.time_s and division.faults.time_s > 0.01 * time:
-        cost = format_time(division.faults.time_s, digits=2)
-        lines.append(f"{division.faults.per_step:.0f} page faults a step cost about {cost}")
+        lines.append(
+            tr(
+                "{faults} page faults a step cost about {time}",
+                faults=f"{division.faults.per_step:.0f}",
+                time=format_time(division.faults.time_s, digits=2),
+            )
+        )
     return tuple(lines)

@@ -11,12 +11,13 @@ import click
 
 from boundby.cli.options import detect_display, json_option
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 if TYPE_CHECKING:
     from boundby.results.comparison import Comparison
 
 _REPORT, _MACHINE = "boundby.report", "boundby.machine"
-_KINDS = {_REPORT: "a report", _MACHINE: "a machine file"}
+_KINDS = (_REPORT, _MACHINE)
 
 
 @click.command("compare")
@@ -33,8 +34,8 @@ def compare_command(a: Path, b: Path, across_machines: bool, as_json: bool) -> N
     if str(a) == str(b) == "-":
         raise BoundbyError(
             "cannot-compare",
-            "Only one of the two files can be standard input.",
-            "Name the other file.",
+            tr("Only one of the two files can be standard input."),
+            tr("Name the other file."),
             status=EXIT_USAGE,
         )
     comparison = _compared(_read(a), _read(b), across_machines)
@@ -63,7 +64,7 @@ def _read(path: Path) -> tuple[str, bytes]:
     from boundby.results.files import read_file
 
     if str(path) == "-":
-        return "standard input", sys.stdin.buffer.read()
+        return tr("standard input"), sys.stdin.buffer.read()
     return str(path), read_file(path)
 
 
@@ -84,8 +85,10 @@ def _compared(a: tuple[str, bytes], b: tuple[str, bytes], across_machines: bool)
     if schemas[0] != schemas[1]:
         raise BoundbyError(
             "cannot-compare",
-            f"{name_a} is {_KINDS[schemas[0]]} and {name_b} is {_KINDS[schemas[1]]}.",
-            "Compare two reports, or two machine files.",
+            tr("{report} is a report and {machine} is a machine file.", report=name_a, machine=name_b)
+            if schemas[0] == _REPORT
+            else tr("{machine} is a machine file and {report} is a report.", report=name_b, machine=name_a),
+            tr("Compare two reports, or two machine files."),
             status=EXIT_USAGE,
         )
     if schemas[0] == _MACHINE:

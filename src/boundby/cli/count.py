@@ -14,6 +14,7 @@ import click
 from boundby._version import __version__
 from boundby.cli.options import detect_display, json_option, output_option
 from boundby.results.errors import EXIT_ERROR, BoundbyError
+from boundby.results.language import tr
 
 if TYPE_CHECKING:
     from boundby.capture.factory import FactoryTarget
@@ -61,7 +62,9 @@ def count_command(
     from boundby.results.report import Tool
 
     if (module is None) == (file is None):
-        raise click.UsageError("Name one function: boundby count -m pkg.module:make, or boundby count FILE.py:make.")
+        raise click.UsageError(
+            tr("Name one function: boundby count -m pkg.module:make, or boundby count FILE.py:make.")
+        )
     target = parse_target(module or file or "", is_module=module is not None)
     if output is not None:
         output = output.absolute()
@@ -108,8 +111,8 @@ def user_code(run: Callable[[], _Value]) -> _Value:
         if needs_values(error):
             raise BoundbyError(
                 "values-needed",
-                "the code asks for values, which meta and fake tensors do not have",
-                "Count on real tensors, of a smaller configuration where memory is short.",
+                tr("the code asks for values, which meta and fake tensors do not have"),
+                tr("Count on real tensors, of a smaller configuration where memory is short."),
             ) from None
         sys.exit(EXIT_ERROR)
 
@@ -124,7 +127,7 @@ def _show(
     data = encode_counts(file)
     if output is not None:
         write_new(output, data + b"\n", force)
-        click.echo(f"Wrote {output}", err=True)
+        click.echo(tr("Wrote {output}", output=output), err=True)
     if as_json:
         click.echo(data)
         return

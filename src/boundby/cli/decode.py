@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from boundby.cli.options import detect_display, json_option, output_option_for
+from boundby.cli.page_files import check_output, encoded_page, is_page
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 if TYPE_CHECKING:
     from boundby.llm.engines import Partition
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_HARDWARE = "H100-SXM5"
 _HERE = "here"
-_FORMATS = (".json", ".svg")
+_FORMATS = (".json", ".html", ".md", ".svg")
 
 
 @click.command("decode")
@@ -43,7 +45,7 @@ _FORMATS = (".json", ".svg")
 @click.option("--tp", type=float, default=1, metavar="N", help="Devices that share each product (tensor parallel).")
 @click.option("--list", "listing", is_flag=True, help="List the shipped models, hardware, engines and formats.")
 @json_option
-@output_option_for(": .json, or .svg for plots")
+@output_option_for(": .json, .html or .md for a page, .svg for plots")
 def decode_command(
     model: str | None,
     hardware: str | None,
@@ -76,8 +78,8 @@ def decode_command(
     if model is None:
         raise BoundbyError(
             "unknown-model",
-            "No model was named.",
-            "Give one, for example: boundby decode llama-3.2-1b; the names: boundby decode --list.",
+            tr("No model was named."),
+            tr("Give one, for example: boundby decode llama-3.2-1b; the names: boundby decode --list."),
             status=EXIT_USAGE,
         )
     from boundby.llm.decode import estimate_decode
@@ -85,9 +87,7 @@ def decode_command(
     from boundby.llm.models import find_model
 
     if output is not None:
-        from boundby.results.files import check_writable, write_new
-
-        check_writable(output, force, formats=_FORMATS)
+        check_output(output, force=force, formats=_FORMATS)
     structure = find_model(model)
     estimate = estimate_decode(
         structure,
@@ -104,14 +104,20 @@ def decode_command(
         devices=tp,
     )
     if output is not None:
+        from boundby.results.files import write_new
+
         if output.suffix.lower() == ".svg":
             from boundby.report.decode_plots import render_plots
 
             data = render_plots(estimate).encode()
+        elif is_page(output):
+            from boundby.report.decode_document import decode_document
+
+            data = encoded_page(decode_document(estimate), output)
         else:
             data = encode_estimate(estimate) + b"\n"
         write_new(output, data, force)
-        click.echo(f"Wrote {output}", err=True)
+        click.echo(tr("Wrote {output}", output=output), err=True)
     if as_json:
         click.echo(encode_estimate(estimate))
         return
@@ -139,4 +145,4 @@ def _hardware(name: str | None) -> Hardware:
 
     with measuring_progress(at_most_s=20) as progress:
         machine = ensure_machine(progress=progress)
-    return hardware_from_machine(machine, name="this machine")
+    return hardware_from_machine(machine, name=tr("this machine"))

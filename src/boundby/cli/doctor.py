@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from boundby.cli.options import detect_display, json_option, output_option
+from boundby.results.language import tr
 
 
 @click.command("doctor")
@@ -33,7 +34,7 @@ def doctor_command(as_json: bool, output: Path | None, force: bool) -> None:
     data = encode_examination(examination) + b"\n"
     if output is not None:
         write_new(output, data, force)
-        click.echo(f"Wrote {output}", err=True)
+        click.echo(tr("Wrote {output}", output=output), err=True)
     if as_json:
         click.echo(data, nl=False)
         return

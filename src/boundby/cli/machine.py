@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from boundby.cli.options import detect_display, json_option, output_option_for
+from boundby.cli.page_files import check_output, encoded_page, is_page
+from boundby.results.language import tr
 
 if TYPE_CHECKING:
     from boundby.results.machine import Machine, Mode
 
 # What a person is told; the measuring itself aims lower, so that the start of its process fits in.
 AT_MOST_S: dict[Mode, int] = {"quick": 10, "default": 20, "full": 180}
-FORMATS = (".json", ".svg")
+FORMATS = (".json", ".html", ".md", ".svg")
 
 
 @click.command("machine")
@@ -27,7 +29,7 @@ FORMATS = (".json", ".svg")
     "--device", default="cpu", show_default=True, metavar="NAME", help="Measure an accelerator instead: cuda, mps, xpu."
 )
 @json_option
-@output_option_for(": .json, or .svg for a picture of the roofline")
+@output_option_for(": .json, .html or .md for a page, .svg for a picture of the roofline")
 def machine_command(
     again: bool,
     quick: bool,
@@ -47,13 +49,12 @@ def machine_command(
     from boundby.cli.measuring_progress import measuring_progress
     from boundby.machine.ensure import ensure_machine
     from boundby.report.machine_table import render_machine
-    from boundby.results.files import check_writable
     from boundby.results.machine_file import encode_machine
 
     if quick and full:
-        raise click.UsageError("Give --quick or --full, not both.")
+        raise click.UsageError(tr("Give --quick or --full, not both."))
     if output is not None:
-        check_writable(output, force, formats=FORMATS)
+        check_output(output, force=force, formats=FORMATS)
     mode: Mode = "quick" if quick else "full" if full else "default"
     with measuring_progress(at_most_s=AT_MOST_S[mode]) as progress:
         machine = ensure_machine(threads=threads, again=again, mode=mode, device=device, progress=progress)
@@ -67,7 +68,7 @@ def machine_command(
 
 
 def write_machine(machine: Machine, output: Path, *, force: bool) -> None:
-    """Writes a machine as its file's extension says, a machine file or a picture, and says so.
+    """Writes a machine as its file's extension says, a machine file, a page or a picture, and says so.
 
     Args:
         machine: what to write.
@@ -75,7 +76,7 @@ def write_machine(machine: Machine, output: Path, *, force: bool) -> None:
         force: whether an existing file may be replaced.
 
     Raises:
-        BoundbyError: ``no-roofline``, ``output-exists`` or ``output-unwritable``.
+        BoundbyError: ``no-roofline``, ``no-plots``, ``output-exists`` or ``output-unwritable``.
     """
     from boundby.results.files import write_new
 
@@ -83,9 +84,13 @@ def write_machine(machine: Machine, output: Path, *, force: bool) -> None:
         from boundby.report.roofline_picture import render_picture
 
         data = render_picture(machine).encode()
+    elif is_page(output):
+        from boundby.report.machine_document import machine_document
+
+        data = encoded_page(machine_document(machine), output)
     else:
         from boundby.results.machine_file import encode_machine
 
         data = encode_machine(machine) + b"\n"
     write_new(output, data, force)
-    click.echo(f"Wrote {output}", err=True)
+    click.echo(tr("Wrote {output}", output=output), err=True)

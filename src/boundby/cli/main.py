@@ -14,7 +14,9 @@ from typing import NoReturn
 import click
 
 from boundby._version import __version__
+from boundby.cli.options import language_option, writable_language
 from boundby.results.errors import EXIT_DONE, EXIT_ERROR, BoundbyError
+from boundby.results.language import choose_language, environment_language, tr
 
 EXIT_INTERRUPTED = 130
 # What a shell reports for a program that SIGPIPE ended, as it ends other programs whose reader went away.
@@ -48,6 +50,11 @@ COMMANDS = {
         attribute="sweep_command",
         short_help="Time a model against its batch or any other size.",
     ),
+    "scaling": LazyCommand(
+        module="boundby.cli.scaling",
+        attribute="scaling_command",
+        short_help="Say what more threads or workers bring, and what stays serial.",
+    ),
     "try": LazyCommand(
         module="boundby.cli.try_",
         attribute="try_command",
@@ -57,6 +64,11 @@ COMMANDS = {
         module="boundby.cli.show",
         attribute="show_command",
         short_help="Show a saved report or machine file again.",
+    ),
+    "report": LazyCommand(
+        module="boundby.cli.report",
+        attribute="report_command",
+        short_help="Make a page of a saved file, to look at and to mail.",
     ),
     "decode": LazyCommand(
         module="boundby.cli.decode",
@@ -78,10 +90,20 @@ COMMANDS = {
         attribute="doctor_command",
         short_help="Say what could spoil a measurement here.",
     ),
+    "lab": LazyCommand(
+        module="boundby.cli.lab",
+        attribute="lab_command",
+        short_help="Show learners what binds on this machine, in three labs.",
+    ),
     "compare": LazyCommand(
         module="boundby.cli.compare",
         attribute="compare_command",
         short_help="Say what changed between two reports, or two machines.",
+    ),
+    "check": LazyCommand(
+        module="boundby.cli.check",
+        attribute="check_command",
+        short_help="Hold a step against its budgets and a baseline.",
     ),
 }
 
@@ -99,6 +121,8 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+        if not any(one.name == "lang" for one in command.params):
+            command.params.append(language_option())
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -119,12 +143,16 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         near = get_close_matches(name, COMMANDS, n=2, cutoff=0.5)
         if os.path.isfile(name):
-            hint = f"To explain a script: boundby run {name}"
+            hint = tr("To explain a script: {command}", command=f"boundby run {name}")
         elif near:
-            hint = f"Did you mean {' or '.join(near)}?"
+            hint = (
+                tr("Did you mean {name}?", name=near[0])
+                if len(near) == 1
+                else tr("Did you mean {name} or {other}?", name=near[0], other=near[1])
+            )
         else:
-            hint = f"Commands: {', '.join(COMMANDS)}."
-        raise click.UsageError(f"There is no command {name!r}. {hint}", ctx)
+            hint = tr("Commands: {names}.", names=", ".join(COMMANDS))
+        raise click.UsageError(tr("There is no command {name}. {hint}", name=repr(name), hint=hint), ctx)
 
 
 @click.group(
@@ -138,6 +166,9 @@ def cli() -> None:
     """Say what bounds the step of an unmodified PyTorch script on this machine."""
 
 
+cli.params.append(language_option())
+
+
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Runs the command line and ends the process with its status.
 
@@ -148,6 +179,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         args: the arguments after the program's name; those of this process where None.
     """
     arguments = list(sys.argv[1:] if args is None else args)
+    choose_language(writable_language(environment_language()))
     if sys.stdout is None:  # it was closed before the process began
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # open for as long as the process lasts
     try:
@@ -176,8 +208,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         _tell(
             BoundbyError(
                 "output-unwritable",
-                f"standard output cannot be written: {error.strerror}",
-                "Make room there, or redirect the output elsewhere.",
+                tr("standard output cannot be written: {why}", why=error.strerror),
+                tr("Make room there, or redirect the output elsewhere."),
             )
         )
         status = EXIT_ERROR

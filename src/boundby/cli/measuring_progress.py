@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from boundby.results.language import tr
+
 
 @contextmanager
 def measuring_progress(*, at_most_s: int = 20) -> Iterator[Callable[[float, str], None]]:
@@ -21,7 +23,10 @@ def measuring_progress(*, at_most_s: int = 20) -> Iterator[Callable[[float, str]
             nonlocal said
             if not said:
                 said = True
-                text = f"boundby: measuring this machine's ceilings, which are then kept (up to {at_most_s} s)"
+                text = tr(
+                    "boundby: measuring this machine's ceilings, which are then kept (up to {at_most_s} s)",
+                    at_most_s=at_most_s,
+                )
                 print(text, file=sys.stderr, flush=True)
 
         yield say
@@ -29,7 +34,7 @@ def measuring_progress(*, at_most_s: int = 20) -> Iterator[Callable[[float, str]
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("Measuring this machine"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (TextColumn(tr("Measuring this machine")), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=1.0, visible=False)
 

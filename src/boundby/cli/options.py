@@ -64,6 +64,31 @@ def machine_file_option(function: _Function) -> _Function:
     )(function)
 
 
+def language_option() -> click.Option:
+    """`--lang`, which takes effect as soon as it is read: in the language it names, the rest of the line is told."""
+    from boundby.results.language import LANGUAGES, choose_language
+
+    def choose(_context: click.Context, _option: click.Parameter, name: str | None) -> None:
+        if name is not None:
+            choose_language(writable_language(name))
+
+    return click.Option(
+        ["--lang"],
+        type=click.Choice(LANGUAGES),
+        is_eager=True,
+        expose_value=False,
+        callback=choose,
+        help="The language of what is printed [default: the locale's].",
+    )
+
+
+def writable_language(name: str) -> str:
+    """The language ``name``, or English where standard output or standard error cannot write its letters."""
+    sample = {"zh": "中文"}.get(name, "")
+    streams = [one for one in (sys.stdout, sys.stderr) if one is not None and not getattr(one, "closed", False)]
+    return name if all(_can_write(one, sample) for one in streams) else "en"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Display:
     """What a stream can show: its width in columns, whether colour is welcome, whether block characters are."""
@@ -113,7 +138,7 @@ def print_report(report: Report, *, stream: IO[str] | None = None, next_command:
         width=display.width,
         color=display.color,
         unicode=display.unicode,
-        folder=_working_folder(),
+        folder=working_folder(),
         next_command=next_command,
     )
     encoding = getattr(out, "encoding", None) or "utf-8"
@@ -121,7 +146,8 @@ def print_report(report: Report, *, stream: IO[str] | None = None, next_command:
     out.flush()
 
 
-def _working_folder() -> str | None:
+def working_folder() -> str | None:
+    """Where the user is; None where that folder is gone."""
     try:
         return os.getcwd()
     except FileNotFoundError:

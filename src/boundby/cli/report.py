@@ -13,6 +13,7 @@ from boundby.cli.page_files import PAGE_FORMATS, check_output, encoded_page
 from boundby.cli.report_files import confidential_option
 from boundby.results.errors import BoundbyError
 from boundby.results.files import decode_header, read_file, write_new
+from boundby.results.language import tr
 
 if TYPE_CHECKING:
     from boundby.report.document import Document
@@ -32,18 +33,18 @@ def report_command(file: Path, output: Path | None, force: bool, opened: bool, c
     FILE.json is what `-o` of `run`, `try`, `machine`, `sweep`, `scaling` or `decode` wrote; - reads standard input.
     """
     if str(file) == "-":
-        name, data = "standard input", sys.stdin.buffer.read()
+        name, data = tr("standard input"), sys.stdin.buffer.read()
     else:
         name, data = str(file), read_file(file)
     page = output or _page_beside(file)
     check_output(page, force=force, formats=PAGE_FORMATS)
     document = _document(data, name, confidential=confidential)
     write_new(page, encoded_page(document, page), force)
-    click.echo(f"Wrote {page}", err=True)
+    click.echo(tr("Wrote {file}", file=page), err=True)
     if opened:
         _open(page)
     elif page.suffix.lower() == ".html":
-        click.echo("Next     open it in a browser, or mail it: it needs no network", err=True)
+        click.echo(f"{tr('Next')}     {tr('open it in a browser, or mail it: it needs no network')}", err=True)
 
 
 def _page_beside(file: Path) -> Path:
@@ -59,7 +60,14 @@ def _document(data: bytes, name: str, *, confidential: bool) -> Document:
     """
     schema = decode_header(data, name=name).schema
     if confidential and schema != _REPORT:
-        raise click.UsageError(f"--confidential is for reports; {name} has the schema {schema!r}.")
+        raise click.UsageError(
+            tr(
+                "{option} is for reports; {name} has the schema {schema}.",
+                option="--confidential",
+                name=name,
+                schema=repr(schema),
+            )
+        )
     match schema:
         case "boundby.report":
             from boundby.report.report_document import report_document
@@ -89,8 +97,13 @@ def _document(data: bytes, name: str, *, confidential: bool) -> Document:
         case _:
             raise BoundbyError(
                 "unknown-schema",
-                f"{name} has the schema {schema!r}; pages are made of {', '.join(_SCHEMAS)}.",
-                "Show it on the terminal instead: boundby show FILE.",
+                tr(
+                    "{name} has the schema {schema}; pages are made of {schemas}.",
+                    name=name,
+                    schema=repr(schema),
+                    schemas=", ".join(_SCHEMAS),
+                ),
+                tr("Show it on the terminal instead: {command}.", command="boundby show FILE"),
             )
 
 
@@ -104,5 +117,7 @@ def _open(page: Path) -> None:
 
     if not webbrowser.open(page.resolve().as_uri()):
         raise BoundbyError(
-            "no-browser", f"No browser could be started to show {page}.", "Open the file in a browser of yours."
+            "no-browser",
+            tr("No browser could be started to show {page}.", page=page),
+            tr("Open the file in a browser of yours."),
         )

@@ -15,8 +15,19 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from boundby.cli.options import json_option, machine_file_option, output_option, print_report
+from boundby.cli.options import json_option, machine_file_option, print_report, working_folder
+from boundby.cli.page_files import is_page
+from boundby.cli.report_files import (
+    check_report_output,
+    confidential_option,
+    report_output_option,
+    show_command_for,
+    shown_report,
+    write_report,
+)
+from boundby.cli.trace_files import checked_trace_file, trace_option, write_trace
 from boundby.results.errors import EXIT_DONE, EXIT_ERROR, BoundbyError
+from boundby.results.language import tr
 
 if TYPE_CHECKING:
     from boundby.capture.script import Outcome, Target
@@ -61,7 +72,9 @@ class ScriptCommand(click.Command):
 )
 @click.option("--stop", is_flag=True, help="End the script, with status 0, once all this was seen.")
 @machine_file_option
-@output_option
+@report_output_option
+@trace_option
+@confidential_option
 @json_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT [ARGS]...]")
 def run_command(
@@ -73,6 +86,8 @@ def run_command(
     elsewhere: Path | None,
     output: Path | None,
     force: bool,
+    trace_file: Path | None,
+    confidential: bool,
     as_json: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -84,7 +99,6 @@ def run_command(
     """
     from boundby.capture.schedule import checked_limits
     from boundby.capture.script import Target, check_target, split_command
-    from boundby.results.files import check_writable
 
     limits = checked_limits(warmup=warmup, timed=steps, watched=watch)
     own_script = not words and module is None
@@ -92,7 +106,10 @@ def run_command(
     check_target(target)
     if output is not None:
         output = output.absolute()
-        check_writable(output, force=force)
+        check_report_output(output, force=force)
+    if trace_file is not None:
+        trace_file = checked_trace_file(trace_file, beside=output, force=force, confidential=confidential)
+    folder, path = working_folder(), tuple(sys.path)
     other = None if elsewhere is None else _read_machine(elsewhere)
     arguments = tuple(sys.argv[1:])
     machine = _machine(None)
@@ -114,10 +131,14 @@ def run_command(
     status = outcome.status
     try:
         try:
-            report = _explained(session, target, outcome, machine, ("boundby", *arguments), other)
-            text = report.to_json() if as_json else None
+            trace = session.trace()
+            report = _explained(session, trace, target, outcome, machine, ("boundby", *arguments), other)
+            text = shown_report(report, confidential=confidential).to_json() if as_json else None
             if output is not None:
-                _save(report, output, force)
+                with _import_path(path):
+                    write_report(report, output, force=force, confidential=confidential, folder=folder)
+                if is_page(output):
+                    errors.write(tr("Wrote {file}", file=_shown(output)) + "\n")
         except (BoundbyError, BrokenPipeError):
             raise
         except Exception as error:
@@ -126,11 +147,16 @@ def run_command(
             results.write(text + "\n")
             results.flush()
         else:
-            print_report(
-                report,
-                stream=results if own_script else errors,
-                next_command=f"boundby show {_shown(output)}" if output is not None else None,
-            )
+            with _import_path(path):
+                print_report(
+                    report,
+                    stream=results if own_script else errors,
+                    next_command=show_command_for(None if output is None else _shown(output)),
+                )
+        if trace_file is not None and trace is not None:
+            with _import_path(path):
+                write_trace(trace, trace_file, name=target.name, force=force, folder=folder)
+            errors.write(tr("Wrote {file}", file=_shown(trace_file)) + "\n")
     except BoundbyError as error:
         if status == EXIT_DONE:
             raise
@@ -138,6 +164,17 @@ def run_command(
     finally:
         errors.flush()
     _end(status)
+
+
+@contextmanager
+def _import_path(path: tuple[str, ...]) -> Iterator[None]:
+    """``sys.path`` as it was before the script: no file beside it is a library that a page is written with."""
+    kept = list(sys.path)
+    sys.path[:] = path
+    try:
+        yield
+    finally:
+        sys.path[:] = kept
 
 
 def _own_stderr() -> IO[str]:
@@ -181,6 +218,7 @@ def _read_machine(path: Path) -> _MachineFile:
 
 def _explained(
     session: Session,
+    trace: Trace | None,
     target: Target,
     outcome: Outcome,
     machine: Any,
@@ -192,17 +230,17 @@ def _explained(
     from boundby.bound.explain import explain_trace
     from boundby.results.machine import Finding
 
-    trace = session.trace()
-    _check_seen(session, trace, target, outcome)
+    check_seen(session, trace, target, outcome)
     assert trace is not None
     if trace.threads != machine.description.threads:
         machine = _machine(trace.threads)
     if outcome.status != EXIT_DONE:
-        how = "an interrupt" if outcome.status == -signal.SIGINT else f"status {outcome.status}"
         failed = Finding(
             code="script-failed",
-            message=f"the script ended with {how}; this is what was seen before",
-            advice="Nothing in it tells of the failure.",
+            message=tr("the script ended with an interrupt; this is what was seen before")
+            if outcome.status == -signal.SIGINT
+            else tr("the script ended with status {status}; this is what was seen before", status=str(outcome.status)),
+            advice=tr("Nothing in it tells of the failure."),
         )
         trace = replace(trace, findings=(failed, *trace.findings))
     trace = replace(trace, findings=(*trace.findings, *_standing(machine)))
@@ -232,20 +270,24 @@ def _internal_error(error: Exception) -> BoundbyError:
         traceback.print_exception(error, file=sys.__stderr__)
     return BoundbyError(
         "internal-error",
-        f"boundby failed to make a report: {type(error).__name__}: {error}",
-        "Please report this with the traceback that BOUNDBY_DEBUG=1 shows, and the script's torch version.",
+        tr("boundby failed to make a report: {error}", error=f"{type(error).__name__}: {error}"),
+        tr("Please report this with the traceback that BOUNDBY_DEBUG=1 shows, and the script's torch version."),
     )
 
 
-def _check_seen(session: Session, trace: Trace | None, target: Target, outcome: Outcome) -> None:
+def check_seen(session: Session, trace: Trace | None, target: Target, outcome: Outcome) -> None:
     """Say plainly why there is nothing to report."""
-    ended = "" if outcome.status == EXIT_DONE else f" before the script ended with status {abs(outcome.status)}"
-    mark = "Mark the step yourself: with boundby.step(): ..."
+
+    def seen_only(what: str) -> str:
+        if outcome.status == EXIT_DONE:
+            return what
+        return tr("{what} before the script ended with status {status}", what=what, status=str(abs(outcome.status)))
+
     if not session.torch_seen:
         raise BoundbyError(
             "no-torch-work",
-            f"{target.name} did not import torch{ended}",
-            "boundby explains PyTorch code; there was none to watch.",
+            seen_only(tr("{name} did not import torch", name=target.name)),
+            tr("boundby explains PyTorch code; there was none to watch."),
         )
     if trace is not None and trace.step_s:
         return
@@ -255,19 +297,22 @@ def _check_seen(session: Session, trace: Trace | None, target: Target, outcome: 
     if seen == 0:
         raise BoundbyError(
             "no-steps",
-            f"no step was found: no optimizer stepped and no module was called{ended}",
-            mark,
+            seen_only(tr("no step was found: no optimizer stepped and no module was called")),
+            tr("Mark the step yourself: {code}", code="with boundby.step(): ..."),
         )
     if seen == 1:
         raise BoundbyError(
             "one-step",
-            f"only one step was seen{ended}, and the first is warm-up",
-            "Let the script run some ten steps or more.",
+            tr("{seen}, and the first is warm-up", seen=seen_only(tr("only one step was seen"))),
+            tr("Let the script run some ten steps or more."),
         )
     raise BoundbyError(
         "too-few-steps",
-        f"only {seen} steps were seen{ended}: none was left to time after warm-up",
-        "Let the script run some ten steps or more.",
+        tr(
+            "{seen}: none was left to time after warm-up",
+            seen=seen_only(tr("only {steps} steps were seen", steps=str(seen))),
+        ),
+        tr("Let the script run some ten steps or more."),
     )
 
 
@@ -279,17 +324,11 @@ def _machine(threads: int | None) -> Any:
         return ensure_machine(threads=threads, progress=progress)
 
 
-def _save(report: Report, output: Path, force: bool) -> None:
-    from boundby.results.files import encode, write_new
-
-    write_new(output, encode(report), force=force)
-
-
-def _shown(output: Path) -> str:
+def _shown(output: Path) -> Path:
     try:
-        return str(output.relative_to(Path.cwd()))
+        return output.relative_to(Path.cwd())
     except (ValueError, FileNotFoundError):
-        return str(output)
+        return output
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from boundby._version import __version__
 from boundby.cli.options import detect_display, json_option, output_option_for
 from boundby.cli.run import ScriptCommand
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 if TYPE_CHECKING:
     from boundby.capture.factory import FactoryTarget
@@ -86,11 +87,13 @@ def scaling_command(
     measures = bool(words) or module is not None
     if [serial is not None, given is not None, measures].count(True) != 1:
         raise click.UsageError(
-            "Name one: a script (boundby scaling train.py), speed-ups (--measured 1:1,2:1.8,4:3.1), or a serial share "
-            "(--serial 0.01)."
+            tr(
+                "Name one: a script (boundby scaling train.py), speed-ups (--measured 1:1,2:1.8,4:3.1), or a "
+                "serial share (--serial 0.01)."
+            )
         )
     if threads is not None and not measures:
-        raise click.UsageError("--threads is for what is measured here; --n names numbers of workers for the laws.")
+        raise click.UsageError(tr("--threads is for what is measured here; --n names numbers of workers for the laws."))
     if output is not None:
         output = output.absolute()
         check_output(output, force=force, formats=FORMATS)
@@ -105,7 +108,7 @@ def scaling_command(
     result = replace(result, tool=Tool(name="boundby", version=__version__, command=("boundby", *sys.argv[1:])))
     if output is not None:
         write_new(output, _encoded(result, output.suffix.lower()), force)
-        click.echo(f"Wrote {output}", err=True)
+        click.echo(tr("Wrote {output}", output=output), err=True)
     if as_json:
         click.echo(result.to_json())
         return
@@ -154,8 +157,12 @@ def _check_size(path: Path) -> None:
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise BoundbyError(
             "file-too-large",
-            f"{path} has {path.stat().st_size:,} bytes, more than any list of speed-ups.",
-            "Give a CSV or JSON file of some speed-ups.",
+            tr(
+                "{path} has {number} bytes, more than any list of speed-ups.",
+                path=path,
+                number=f"{path.stat().st_size:,}",
+            ),
+            tr("Give a CSV or JSON file of some speed-ups."),
             status=EXIT_USAGE,
         )
 
@@ -177,20 +184,20 @@ def _measured(
     if len(chosen) == 1:
         raise BoundbyError(
             "bad-threads",
-            "there is one usable core, and one thread count says nothing of scaling",
-            "Run it where there are more, or name counts: --threads 1,2 (marked as oversubscribed).",
+            tr("there is one usable core, and one thread count says nothing of scaling"),
+            tr("Run it where there are more, or name counts: --threads 1,2 (marked as oversubscribed)."),
             status=EXIT_USAGE,
         )
     function = _function(words, module)
     told = ", ".join(f"{count:,}" for count in chosen)
     if function is not None:
-        click.echo(f"boundby: timing {function} at {told} threads, in turns", err=True)
+        click.echo(tr("boundby: timing {function} at {told} threads, in turns", function=function, told=told), err=True)
         return _function_scaling(function, chosen, _finite(counts), budget_s)
     target: Target = split_command(words, module)
     check_target(target)
     # A scheduler's signal ends the runs as an interrupt does: no process and no folder is left behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    click.echo(f"boundby: running {target.name} at {told} threads, in turns", err=True)
+    click.echo(tr("boundby: running {name} at {told} threads, in turns", name=target.name, told=told), err=True)
     timed = script_scaling(target, chosen, cores=cores, budget_s=budget_s)
     return scaling_of(
         timed.points,
@@ -232,7 +239,13 @@ def _function_scaling(
 def _listed(text: str) -> list[str]:
     found = [word.strip() for word in text.split(",") if word.strip()]
     if not found or len(found) > _MOST_VALUES:
-        raise click.UsageError(f"{text[:40]!r} is no list of 1 to {_MOST_VALUES} numbers, such as 8,132,16896.")
+        raise click.UsageError(
+            tr(
+                "{text} is no list of 1 to {most} numbers, such as 8,132,16896.",
+                text=f"{text[:40]!r}",
+                most=_MOST_VALUES,
+            )
+        )
     return found
 
 
@@ -245,8 +258,8 @@ def _share(word: str) -> float:
     if not 0 <= share <= 1:
         raise BoundbyError(
             "bad-serial-share",
-            f"{word!r} is no serial share",
-            "It is the share of the time that stays serial: from 0 to 1, such as 0.01, or 1%.",
+            tr("{word} is no serial share", word=f"{word!r}"),
+            tr("It is the share of the time that stays serial: from 0 to 1, such as 0.01, or 1%."),
             status=EXIT_USAGE,
         )
     return share
@@ -266,7 +279,7 @@ def _whole(word: str, option: str) -> int:
         raise BoundbyError(
             "bad-workers",
             f"{option}: {error.message}",
-            "Name whole numbers from 1, such as 1,2,4.",
+            tr("Name whole numbers from 1, such as 1,2,4."),
             status=EXIT_USAGE,
         ) from None
 
@@ -294,12 +307,12 @@ def _encoded(result: Scaling, suffix: str) -> bytes:
 
 def _next(result: Scaling, output: Path | None, words: tuple[str, ...], module: str | None) -> str:
     if result.origin != "measured":
-        return "boundby scaling SCRIPT, for threads of a script of yours"
+        return tr("{command}, for threads of a script of yours", command="boundby scaling SCRIPT")
     if output is not None:
         return (
             "boundby try one-thread all-threads SCRIPT"
             if output.suffix != ".json"
-            else (f"boundby scaling --measured {shlex.quote(output.name)}")
+            else f"boundby scaling --measured {shlex.quote(output.name)}"
         )
     named = ["-m", module, *words] if module is not None else list(words)
     return shlex.join(["boundby", "scaling", "-o", "scaling.html", *named])

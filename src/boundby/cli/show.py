@@ -8,43 +8,65 @@ from pathlib import Path
 
 import click
 
-from boundby.cli.options import Display, detect_display, json_option, output_option, print_report
-from boundby.results.files import check_writable, decode_header, decode_report, encode, read_file, write_new
+from boundby.cli.options import Display, detect_display, json_option, print_report, working_folder
+from boundby.cli.report_files import (
+    check_report_output,
+    confidential_option,
+    report_output_option,
+    shown_report,
+    write_report,
+)
+from boundby.results.files import check_writable, decode_header, decode_report, read_file, write_new
+from boundby.results.language import tr
 
 
 @click.command("show")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
 @json_option
-@output_option
-def show_command(file: Path, as_json: bool, output: Path | None, force: bool) -> None:
+@report_output_option
+@confidential_option
+def show_command(file: Path, as_json: bool, output: Path | None, force: bool, confidential: bool) -> None:
     """Show a saved report again.
 
     FILE is what `-o` of `run`, `try`, `machine`, `count`, `sweep` or `doctor` wrote; - reads standard input. With -o it
     is written anew, a machine also as a picture (.svg).
     """
     if str(file) == "-":
-        name, data = "standard input", sys.stdin.buffer.read()
+        name, data = tr("standard input"), sys.stdin.buffer.read()
     else:
         name, data = str(file), read_file(file)
+    schema = decode_header(data, name=name).schema
     shown = {
         "boundby.machine": _show_machine,
         "boundby.counts": _show_counts,
         "boundby.doctor": _show_examination,
         "boundby.sweep": _show_sweep,
-    }.get(decode_header(data, name=name).schema, _show_report)
-    shown(data, name, as_json, output, force)
+    }.get(schema)
+    if shown is None:
+        _show_report(data, name, as_json, output, force, confidential)
+    elif confidential:
+        raise click.UsageError(
+            tr(
+                "{option} is for reports; {name} has the schema {schema}.",
+                option="--confidential",
+                name=name,
+                schema=repr(schema),
+            )
+        )
+    else:
+        shown(data, name, as_json, output, force)
 
 
-def _show_report(data: bytes, name: str, as_json: bool, output: Path | None, force: bool) -> None:
+def _show_report(data: bytes, name: str, as_json: bool, output: Path | None, force: bool, confidential: bool) -> None:
     report = decode_report(data, name=name)
     if output is not None:
-        check_writable(output, force)
-        write_new(output, encode(report), force)
-        click.echo(f"Wrote {output}", err=True)
+        check_report_output(output, force=force)
+        write_report(report, output, force=force, confidential=confidential, folder=working_folder())
+        click.echo(tr("Wrote {file}", file=output), err=True)
     if as_json:
         from boundby.report.json import render_json
 
-        click.echo(render_json(report).encode(), nl=False)
+        click.echo(render_json(shown_report(report, confidential=confidential)).encode(), nl=False)
     else:
         from boundby.report.next_command import rerun_command
 
@@ -121,7 +143,7 @@ def _show_again(
     if output is not None:
         check_writable(output, force)
         write_new(output, encoded + b"\n", force)
-        click.echo(f"Wrote {output}", err=True)
+        click.echo(tr("Wrote {file}", file=output), err=True)
     if as_json:
         click.echo(encoded)
         return

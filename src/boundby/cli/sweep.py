@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING
 import click
 
 from boundby._version import __version__
-from boundby.cli.options import detect_display, json_option, output_option
+from boundby.cli.options import detect_display, json_option, output_option_for
+from boundby.cli.page_files import check_output, encoded_page, is_page
+from boundby.results.language import tr
 
 if TYPE_CHECKING:
     from boundby.capture.factory import FactoryTarget
     from boundby.results.sweep import Sweep
 
 BUDGET_S = 5.0
+FORMATS = (".json", ".html", ".md")
 _OVER = re.compile(r"(?P<name>[^\W\d]\w*)=(?P<values>.+)")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
@@ -49,7 +52,7 @@ _RANGE = re.compile(r"(\d+)\.\.(\d+)")
     help="How long to time, about.",
 )
 @json_option
-@output_option
+@output_option_for(": .json, or .html or .md for a page")
 @click.argument("file", required=False, metavar="[FILE.py:MAKE]")
 def sweep_command(
     module: str | None,
@@ -71,24 +74,25 @@ def sweep_command(
     half of it is reached.
     """
     from boundby.capture.factory import parse_target
-    from boundby.results.files import check_writable, write_new
+    from boundby.results.files import write_new
     from boundby.results.report import Tool
-    from boundby.results.sweep import encode_sweep
 
     if (module is None) == (file is None):
-        raise click.UsageError("Name one function: boundby sweep -m pkg.module:make, or boundby sweep FILE.py:make.")
+        raise click.UsageError(
+            tr("Name one function: boundby sweep -m pkg.module:make, or boundby sweep FILE.py:make.")
+        )
     name, values = parse_over(over)
     target = parse_target(module or file or "", is_module=module is not None, command="sweep")
     if output is not None:
         output = output.absolute()
-        check_writable(output, force, formats=(".json",))
+        check_output(output, force=force, formats=FORMATS)
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         result = _swept(target, name, values, backward=backward, power=power, budget_s=budget_s)
     tool = Tool(name="boundby", version=__version__, command=("boundby", *sys.argv[1:]))
     result = replace(result, target=str(target), tool=tool)
     if output is not None:
-        write_new(output, encode_sweep(result) + b"\n", force)
-        click.echo(f"Wrote {output}", err=True)
+        write_new(output, _encoded(result, output), force)
+        click.echo(tr("Wrote {output}", output=output), err=True)
     if as_json:
         click.echo(result.to_json())
         return
@@ -107,7 +111,9 @@ def parse_over(text: str) -> tuple[str, tuple[int, ...]]:
     """
     found = _OVER.fullmatch(text.strip())
     if found is None:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUES, such as batch=1,2,4,8.", param_hint="--over")
+        raise click.BadParameter(
+            tr("{text} is not NAME=VALUES, such as batch=1,2,4,8.", text=f"{text!r}"), param_hint="--over"
+        )
     values: list[int] = []
     for part in found["values"].split(","):
         part = part.strip()
@@ -117,13 +123,17 @@ def parse_over(text: str) -> tuple[str, tuple[int, ...]]:
         elif part.isdecimal():
             values.append(int(part))
         else:
-            raise click.BadParameter(f"{part!r} is no whole number and no range as 1..64.", param_hint="--over")
+            raise click.BadParameter(
+                tr("{part} is no whole number and no range as 1..64.", part=f"{part!r}"), param_hint="--over"
+            )
     return found["name"], tuple(values)
 
 
 def _doubling(first: int, last: int) -> list[int]:
     if not 1 <= first <= last:
-        raise click.BadParameter(f"{first}..{last} does not go up from 1 or more.", param_hint="--over")
+        raise click.BadParameter(
+            tr("{first}..{last} does not go up from 1 or more.", first=first, last=last), param_hint="--over"
+        )
     values = [first]
     while values[-1] * 2 <= last:
         values.append(values[-1] * 2)
@@ -141,6 +151,16 @@ def _swept(
     checked_values(values)
     make = user_code(lambda: load_factory(target, with_arguments=True))
     return user_code(lambda: sweep(make, name, values, backward=backward, power=power, budget_s=budget_s))
+
+
+def _encoded(result: Sweep, output: Path) -> bytes:
+    if is_page(output):
+        from boundby.report.sweep_document import sweep_document
+
+        return encoded_page(sweep_document(result), output)
+    from boundby.results.sweep import encode_sweep
+
+    return encode_sweep(result) + b"\n"
 
 
 def _print(result: Sweep, next_command: str) -> None:

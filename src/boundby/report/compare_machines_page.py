@@ -8,15 +8,15 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from boundby.report.compare_parts import SIDE_WIDTH, SIZES, render_findings, side_name
-from boundby.report.page import bullets, heading, indented
+from boundby.report.compare_parts import SIDE_WIDTH, SIZES, more_in_json, render_findings, side_name
+from boundby.report.page import bullets, heading
 from boundby.report.safe_text import clean
 from boundby.results.comparison import CeilingChange, MachineComparison
 from boundby.results.interval import Interval
-from boundby.results.units import digits_for, format_percent, format_rate, format_size, plural
+from boundby.results.language import tr, trn
+from boundby.results.units import digits_for, format_percent, format_rate, format_size
 
 _SHOWN_CEILINGS = 12
-_FACTS = {"cpu": "processor", "memory_bytes": "memory", "memory_limit_bytes": "memory limit", "os": "system"}
 
 
 def render_machines(found: MachineComparison, *, unicode: bool) -> Iterator[RenderableType]:
@@ -29,12 +29,12 @@ def render_machines(found: MachineComparison, *, unicode: bool) -> Iterator[Rend
     yield Text(clean(found.sentence, unicode=unicode), style="bold")
     if found.description:
         yield ""
-        yield heading("The machines", "what is not the same")
+        yield heading(tr("The machines"), tr("what is not the same"))
         yield _sides_table(
             found,
             (
                 (
-                    _FACTS.get(one.name, one.name.replace("_", " ")),
+                    _fact_name(one.name),
                     _fact(one.name, one.a, unicode=unicode),
                     _fact(one.name, one.b, unicode=unicode),
                     "",
@@ -45,29 +45,39 @@ def render_machines(found: MachineComparison, *, unicode: bool) -> Iterator[Rend
         )
     if found.main:
         yield ""
-        yield heading("Main limits", "peaks over the shapes tried, main memory, an op on almost nothing")
+        yield heading(tr("Main limits"), tr("peaks over the shapes tried, main memory, an op on almost nothing"))
         yield _ceilings(found, found.main, unicode=unicode)
     differing = [one for one in found.ceilings if one.differs]
     if differing:
         yield ""
-        yield heading("All limits that differ", "most different first")
+        yield heading(tr("All limits that differ"), tr("most different first"))
         yield _ceilings(found, tuple(differing[:_SHOWN_CEILINGS]), unicode=unicode, detailed=True)
         if len(differing) > _SHOWN_CEILINGS:
-            yield indented(Text(f"and {len(differing) - _SHOWN_CEILINGS} more: --json has all", style="dim"))
+            yield more_in_json(len(differing) - _SHOWN_CEILINGS)
     yield ""
-    yield heading("How far to trust this")
-    told = f"{len(differing)} of the {plural(len(found.ceilings), 'limit')} that both have "
-    told += "differs" if len(differing) == 1 else "differ"
-    told += ": the interval of the ratio does not hold 1. It is made of both bands and "
-    told += f"{format_percent(found.between_runs)} more, by which two measurings of one machine differ."
+    yield heading(tr("How far to trust this"))
+    told = trn(
+        "{count} of the {limits} that both have differs: the interval of the ratio does not hold 1. It is made of both "
+        "bands and {more} more, by which two measurings of one machine differ.",
+        "{count} of the {limits} that both have differ: the interval of the ratio does not hold 1. It is made of both "
+        "bands and {more} more, by which two measurings of one machine differ.",
+        len(differing),
+        limits=trn("{count} limit", "{count} limits", len(found.ceilings)),
+        more=format_percent(found.between_runs),
+    )
     notes = [told]
     if found.only_a or found.only_b:
         notes.append(
-            f"Not compared, as one side alone has them: {found.only_a} of {found.a.name}, "
-            f"{found.only_b} of {found.b.name}."
+            tr(
+                "Not compared, as one side alone has them: {only_a} of {a}, {only_b} of {b}.",
+                only_a=str(found.only_a),
+                a=found.a.name,
+                only_b=str(found.only_b),
+                b=found.b.name,
+            )
         )
     if any(not one.measured for one in found.ceilings):
-        notes.append("Limits marked [m] were not measured on one side or both.")
+        notes.append(tr("Limits marked {mark} were not measured on one side or both.", mark="[m]"))
     yield bullets(((Text(clean(text, unicode=unicode)), "") for text in notes), mark="  -", mark_width=4)
     yield from render_findings(found.findings, unicode=unicode)
 
@@ -105,7 +115,7 @@ def _sides_table(found: MachineComparison, rows: Iterator[tuple[str, str, str, s
 
 def _limit(change: CeilingChange, *, detailed: bool) -> str:
     """What the limit is of, in words: ``matmul fp32``, ``triad of 64 MiB``, ``overhead of view``."""
-    name = change.name.replace("_", " ")
+    name = _traffic_or_op(change.name)
     stack = "" if change.stack == "torch" else f", {change.stack}"
     dtype = f" {change.dtype}" if change.dtype and (detailed or change.kind == "matmul") else ""
     if change.kind == "matmul":
@@ -115,13 +125,25 @@ def _limit(change: CeilingChange, *, detailed: bool) -> str:
             shape = f" {f'{batch}x' if batch > 1 else ''}{m}x{k}x{n}"
         return f"{name if detailed else 'matmul'}{dtype}{shape}{stack}"
     if change.kind == "bandwidth":
-        size = "" if change.size_bytes is None else f" of {format_size(change.size_bytes)}"
-        return f"{name}{size}{stack}" if detailed else f"memory, {name}{stack}"
+        if not detailed:
+            return tr("memory, {traffic}", traffic=name) + stack
+        if change.size_bytes is not None:
+            name = tr("{traffic} of {size}", traffic=name, size=format_size(change.size_bytes))
+        return f"{name}{stack}"
     if change.kind in ("overhead", "launch"):
-        return (
-            "page fault" if change.name == "page_fault" else f"{name} op{stack}" if not detailed else f"{name}{stack}"
-        )
+        if change.name == "page_fault":
+            return tr("page fault")
+        return f"{name}{stack}" if detailed else tr("{kind} op", kind=name) + stack
     return f"{name}{dtype}{stack}"
+
+
+def _traffic_or_op(name: str) -> str:
+    return {
+        "read": tr("read"),
+        "write": tr("write"),
+        "copy": tr("copy"),
+        "inplace": tr("inplace"),
+    }.get(name, name.replace("_", " "))
 
 
 def _rate(value: Interval, unit: str, *, unicode: bool) -> str:
@@ -130,11 +152,11 @@ def _rate(value: Interval, unit: str, *, unicode: bool) -> str:
 
 def _faster(change: CeilingChange) -> str:
     if not change.differs:
-        return "no difference"
+        return tr("no difference")
     faster = change.faster
     if faster.value >= 1:
-        return f"{_times(faster.value)} faster ({_band(faster.low, faster.high)})"
-    return f"{_times(1 / faster.value)} slower ({_band(1 / faster.high, 1 / faster.low)})"
+        return tr("{times} faster ({band})", times=_times(faster.value), band=_band(faster.low, faster.high))
+    return tr("{times} slower ({band})", times=_times(1 / faster.value), band=_band(1 / faster.high, 1 / faster.low))
 
 
 def _band(low: float, high: float) -> str:
@@ -145,9 +167,22 @@ def _times(ratio: float) -> str:
     return f"{ratio:.2f}x" if ratio < 9.995 else f"{ratio:,.0f}x"
 
 
+def _fact_name(name: str) -> str:
+    return {
+        "cpu": tr("processor"),
+        "device": tr("device"),
+        "usable_cores": tr("usable cores"),
+        "logical_cores": tr("logical cores"),
+        "memory_bytes": tr("memory"),
+        "memory_limit_bytes": tr("memory limit"),
+        "os": tr("system"),
+        "threads": tr("threads"),
+    }.get(name, name.replace("_", " "))
+
+
 def _fact(name: str, value: str | int | None, *, unicode: bool) -> str:
     if value is None:
-        return "none" if name == "memory_limit_bytes" else "unknown"
+        return tr("none") if name == "memory_limit_bytes" else tr("unknown")
     if name in SIZES and isinstance(value, int):
         return format_size(value)
     return clean(str(value), unicode=unicode)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from boundby.report.page import bullets, heading
+from boundby.report.page import bullets, finding_text, heading, indented
 from boundby.report.safe_text import clean, elide_middle
 from boundby.results.comparison import Side
+from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
 from boundby.results.units import format_count, format_si, format_size
 
@@ -23,7 +25,7 @@ _UNITS = {"matmul_flops": "FLOP", "pointwise_flops": "FLOP", "recomputed_flops":
 def format_amount(name: str, value: int | None) -> str:
     """A count in the unit that its name tells."""
     if value is None:
-        return "unknown"
+        return tr("unknown")
     if name in SIZES:
         return format_size(value)
     if name in _UNITS:
@@ -41,12 +43,12 @@ def render_findings(findings: tuple[Finding, ...], *, unicode: bool) -> Iterator
     if not findings:
         return
     yield ""
-    yield heading("What could spoil the comparison")
-    items = []
-    for finding in findings:
-        text = Text(f"{clean(finding.message, unicode=unicode)}.")
-        if finding.advice:
-            text.append(f" {clean(finding.advice, unicode=unicode)}")
-        text.append(f" [{finding.code}]", style="dim")
-        items.append((text, ""))
+    yield heading(tr("What could spoil the comparison"))
+    items = ((finding_text(one, unicode=unicode), "") for one in findings)
     yield bullets(items, mark="  !", mark_width=4, style="yellow")
+
+
+def more_in_json(count: int) -> Table:
+    """That so many more are not shown here."""
+    text = trn("and {count} more: --json has all", "and {count} more: --json has all", count)
+    return indented(Text(text, style="dim"))

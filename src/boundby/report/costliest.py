@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from boundby.report.page import NARROW, heading, indented
+from boundby.report.report_words import floor_text, floors_by_name
 from boundby.report.safe_text import clean, elide, elide_middle, short_path
 from boundby.report.split_bar import STYLES
+from boundby.results.language import tr, trn
 from boundby.results.report import Floors, LineRow, Report
-from boundby.results.units import format_percent, format_ratio, format_time, plural
+from boundby.results.units import format_percent, format_time
 
 _SHOWN = 5
 _SHOWN_OPS = 3
@@ -20,9 +23,6 @@ _LONGEST_NAME = 40
 # Columns left of the code: beside it a share, a time ("unknown" at worst) and two blanks after each, below it a margin.
 _BESIDE = 16
 _BELOW = 4
-# Windows and ceilings are both measured: a line this little under its floor is at it.
-_AT_FLOOR = 0.95
-_OUTSIDE = "outside any line of the script"
 
 
 def render_costliest(report: Report, *, width: int, unicode: bool, folder: str | None) -> Iterator[RenderableType]:
@@ -36,10 +36,10 @@ def render_costliest(report: Report, *, width: int, unicode: bool, folder: str |
     """
     lines = sorted(report.lines, key=lambda line: line.time_s, reverse=True)[:_SHOWN]
     if not lines:
-        yield heading("Costliest lines")
-        yield Text("  unknown: no step was watched")
+        yield heading(tr("Costliest lines"))
+        yield indented(Text(tr("unknown: no step was watched")))
         return
-    yield heading("Costliest lines", "floor: the least time the measured limits allow")
+    yield heading(tr("Costliest lines"), tr("floor: the least time the measured limits allow"))
     room = width - (_BESIDE if width >= NARROW else _BELOW)
     rows = [
         (
@@ -69,7 +69,7 @@ def _beside(rows: list[tuple[Text, Text, list[Text]]]) -> Table:
 
 def _place(line: LineRow, room: int, *, unicode: bool, folder: str | None) -> Text:
     if line.path is None:
-        return Text(_OUTSIDE, style="bold")
+        return Text(tr("outside any line of the script"), style="bold")
     number = "" if line.line is None else f":{line.line}"
     path = clean(short_path(line.path, folder), unicode=unicode)
     return Text(elide_middle(path, room - len(number), unicode=unicode) + number, style="bold")
@@ -80,37 +80,23 @@ def _details(line: LineRow, report: Report, room: int, *, unicode: bool) -> Iter
         yield Text(elide(clean(line.code.strip(), unicode=unicode), room, unicode=unicode))
     yield _floor(line.floors, line.time_s, unicode=unicode)
     module = _module(line, report)
-    longest = min(_LONGEST_NAME, room - len("; in "))
+    longest = min(_LONGEST_NAME, room - cell_len(tr("; in {module}", module="")))
     names = [elide_middle(clean(name, unicode=unicode), longest, unicode=unicode) for name in line.ops]
-    ops = ", ".join(names[:_SHOWN_OPS]) + (f" and {len(names) - _SHOWN_OPS} more" if len(names) > _SHOWN_OPS else "")
-    text = f"{plural(line.calls, 'op')}: {ops}" if names else plural(line.calls, "op")
+    ops = ", ".join(names[:_SHOWN_OPS])
+    if len(names) > _SHOWN_OPS:
+        ops = trn("{names} and {count} more", "{names} and {count} more", len(names) - _SHOWN_OPS, names=ops)
+    text = trn("{count} op", "{count} ops", line.calls)
+    if names:
+        text = tr("{ops}: {names}", ops=text, names=ops)
     if module:
-        text += f"; in {elide_middle(clean(module, unicode=unicode), longest, unicode=unicode)}"
+        text += tr("; in {module}", module=elide_middle(clean(module, unicode=unicode), longest, unicode=unicode))
     yield Text(text, style="dim")
 
 
 def _floor(floors: Floors, time_s: float, *, unicode: bool) -> Text:
-    by_name = {
-        "overhead": floors.overhead_s,
-        "memory": floors.memory_s,
-        "matmul": floors.matmul_s,
-        "pointwise": floors.pointwise_s,
-    }
-    floor_s = by_name.get(floors.bound, 0.0)
-    if floor_s <= 0:
-        return Text("no floor known", style="dim")
-    floor = f"its {floors.bound} floor of {format_time(floor_s, digits=2, unicode=unicode)}"
-    ratio = time_s / floor_s
-    if floors.bound == "overhead" and ratio < 1 / _AT_FLOOR:
-        # The call from Python lies before an op's window, so the line's own time may be less than what its ops cost.
-        text = f"all of it the overhead of ops, {format_time(floor_s, digits=2, unicode=unicode)} with their calls"
-    elif ratio < _AT_FLOOR:
-        text = f"faster than {floor}: above the measured limit"
-    elif ratio < 1 / _AT_FLOOR:
-        text = f"at {floor}"
-    else:
-        text = f"{format_ratio(ratio)} {floor}"
-    return Text(text, style=STYLES[floors.bound])
+    """How the line's time stands to the largest of its floors, and not to that of its bound: page faults have none."""
+    style = STYLES.get(floors.bound, "") if floors_by_name(floors) else "dim"
+    return Text(floor_text(floors, time_s, unicode=unicode), style=style)
 
 
 def _module(line: LineRow, report: Report) -> str | None:

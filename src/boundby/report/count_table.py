@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -14,9 +15,10 @@ from boundby.report.page import NARROW, bullets, heading, page_width, render_pag
 from boundby.report.safe_text import clean, elide, elide_middle
 from boundby.results.count_file import CountFile
 from boundby.results.counts import GroupCounts
+from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
 from boundby.results.module_tree import CallCounts, ModuleNode
-from boundby.results.units import format_count, format_si, format_size, plural
+from boundby.results.units import format_count, format_si, format_size
 
 # A tree that is shown to no given depth is cut where it would have more lines.
 _MOST_LINES = 40
@@ -24,7 +26,6 @@ _FEWEST_ALIKE = 3
 _SHOWN_UNMODELLED = 10
 _SHOWN_PLACES = 3
 _LEAST_NAME = 14
-_NAMELESS = "no module"
 _PHASES = ("forward", "backward", "optimizer", "other")
 _FINDING_ORDER = ("meta-differs", "meta-unchecked", "workspace-unknown", "values-unknown")
 
@@ -75,11 +76,11 @@ def _parts(
     yield from _tree(counts.tree, width, unicode=unicode, depth=depth)
     if counts.unmodelled:
         yield ""
-        yield heading("Not modelled", "ops without a cost rule; their FLOPs are in no total")
+        yield heading(tr("Not modelled"), tr("ops without a cost rule; their FLOPs are in no total"))
         yield bullets(((Text(one), "") for one in _unmodelled(counts, unicode=unicode)), mark="  -", mark_width=4)
     if counts.findings:
         yield ""
-        yield heading("What these counts cannot say")
+        yield heading(tr("What these counts cannot say"))
         ordered = sorted(
             counts.findings, key=lambda one: _FINDING_ORDER.index(one.code) if one.code in _FINDING_ORDER else -1
         )
@@ -88,7 +89,7 @@ def _parts(
         )
     if next_command:
         yield ""
-        yield _facts([("Next", clean(next_command, unicode=unicode))])
+        yield _facts([(tr("Next"), clean(next_command, unicode=unicode))])
 
 
 def _facts(facts: list[tuple[str, str]]) -> Table:
@@ -102,45 +103,94 @@ def _facts(facts: list[tuple[str, str]]) -> Table:
 
 def _sentence(file: CountFile) -> str:
     counts = file.counts
-    passes = "forward and backward" if file.backward else "one call"
-    moved = format_size(counts.bytes_read + counts.bytes_written)
-    return (
-        f"{file.target}, {passes}: {format_si(counts.matmul_flops, 'FLOP')} of matrix products, {moved} moved, "
-        f"{format_size(counts.saved_bytes)} saved for backward."
+    return tr(
+        "{target}, {passes}: {flops} of matrix products, {moved} moved, {saved} saved for backward.",
+        target=file.target,
+        passes=tr("forward and backward") if file.backward else tr("one call"),
+        flops=format_si(counts.matmul_flops, "FLOP"),
+        moved=format_size(counts.bytes_read + counts.bytes_written),
+        saved=format_size(counts.saved_bytes),
     )
 
 
 def _totals(counts: CallCounts) -> list[tuple[str, str]]:
     products = format_si(counts.matmul_flops, "FLOP")
     if counts.causal_matmul_flops != counts.matmul_flops:
-        products += f"; {format_si(counts.causal_matmul_flops, 'FLOP')} without what causal masks hide"
+        products = tr(
+            "{products}; {flops} without what causal masks hide",
+            products=products,
+            flops=format_si(counts.causal_matmul_flops, "FLOP"),
+        )
     if counts.recomputed_flops:
-        products += f"; {format_si(counts.recomputed_flops, 'FLOP')} of it recomputed in backward"
-    saved = f"{format_size(counts.saved_bytes)} for backward"
+        products = tr(
+            "{products}; {flops} of it recomputed in backward",
+            products=products,
+            flops=format_si(counts.recomputed_flops, "FLOP"),
+        )
+    saved = tr("{size} for backward", size=format_size(counts.saved_bytes))
     if counts.saved_input_bytes:
-        saved += f", of it {format_size(counts.saved_input_bytes)} inputs"
+        saved = tr("{saved}, of it {inputs} inputs", saved=saved, inputs=format_size(counts.saved_input_bytes))
     facts = [
-        ("Products", products),
-        ("Pointwise", format_si(counts.pointwise_flops, "FLOP")),
-        ("Bytes", f"{format_size(counts.bytes_read)} read, {format_size(counts.bytes_written)} written"),
-        ("Saved", saved),
-        ("Ops", f"{plural(counts.ops, 'op')}, {plural(counts.launches, 'launch', 'launches')} (ops that do work)"),
-        ("Params", f"{format_count(counts.tree.parameters)} in the modules that were called, each once"),
+        (tr("Products"), products),
+        (tr("Pointwise"), format_si(counts.pointwise_flops, "FLOP")),
+        (
+            tr("Bytes"),
+            tr(
+                "{read} read, {written} written",
+                read=format_size(counts.bytes_read),
+                written=format_size(counts.bytes_written),
+            ),
+        ),
+        (tr("Saved"), saved),
+        (
+            tr("Ops"),
+            tr(
+                "{ops}, {launches} (ops that do work)",
+                ops=trn("{count} op", "{count} ops", counts.ops),
+                launches=trn("{count} launch", "{count} launches", counts.launches),
+            ),
+        ),
+        (
+            tr("Params"),
+            tr(
+                "{parameters} in the modules that were called, each once",
+                parameters=format_count(counts.tree.parameters),
+            ),
+        ),
     ]
     if len(counts.by_phase) > 1:
-        facts.append(("Phases", "; ".join(map(_phase, sorted(counts.by_phase, key=_place_in_step)))))
+        facts.append((tr("Phases"), "; ".join(map(_phase, sorted(counts.by_phase, key=_place_in_step)))))
     if counts.eager is not None:
         moved = format_size(counts.eager.bytes_read + counts.eager.bytes_written)
-        launches = plural(counts.eager.launches, "launch", "launches")
-        facts.append(("Eager", f"{launches} and {moved} moved, were the compiled regions run op by op"))
+        launches = trn("{count} launch", "{count} launches", counts.eager.launches)
+        facts.append(
+            (
+                tr("Eager"),
+                tr(
+                    "{launches} and {moved} moved, were the compiled regions run op by op",
+                    launches=launches,
+                    moved=moved,
+                ),
+            )
+        )
     if any(name != "cpu" for name in counts.devices):
-        facts.append(("Device", ", ".join(counts.devices)))
+        facts.append((tr("Device"), ", ".join(counts.devices)))
     return facts
 
 
 def _phase(one: GroupCounts) -> str:
-    products = f"{format_si(one.matmul_flops, 'FLOP')}, " if one.matmul_flops else ""
-    return f"{one.name} {products}{format_size(one.bytes_read + one.bytes_written)} moved"
+    names = {
+        "forward": tr("forward"),
+        "backward": tr("backward"),
+        "optimizer": tr("optimizer"),
+        "other": tr("other"),
+    }
+    name = names.get(one.name, one.name)
+    moved = format_size(one.bytes_read + one.bytes_written)
+    if not one.matmul_flops:
+        return tr("{name} {moved} moved", name=name, moved=moved)
+    flops = format_si(one.matmul_flops, "FLOP")
+    return tr("{name} {flops}, {moved} moved", name=name, flops=flops, moved=moved)
 
 
 def _place_in_step(one: GroupCounts) -> int:
@@ -150,15 +200,17 @@ def _place_in_step(one: GroupCounts) -> int:
 def _tree(tree: ModuleNode, width: int, *, unicode: bool, depth: int | None) -> Iterator[RenderableType]:
     top = (tree,) if _is_line(tree) else tree.children
     if not tree.children and not _ran(tree):
-        yield heading("Modules")
-        yield Text("  no op ran")
+        yield heading(tr("Modules"))
+        yield Text(f"  {tr('no op ran')}")
         return
     wide = width >= NARROW
     if depth is not None and top[0] is tree:
         depth += 1
     lines = _lines_to(top, depth, unicode=unicode)
     columns = (
-        ["calls", "params", "matmul\nFLOP", "bytes\nmoved", "saved\nbytes"] if wide else ["params", "matmul\nFLOP"]
+        [tr("calls"), tr("params"), tr("matmul\nFLOP"), tr("bytes\nmoved"), tr("saved\nbytes")]
+        if wide
+        else [tr("params"), tr("matmul\nFLOP")]
     )
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -166,9 +218,10 @@ def _tree(tree: ModuleNode, width: int, *, unicode: bool, depth: int | None) -> 
         table.add_column(justify="right", no_wrap=True)
     cells = [_numbers(line, wide) for line in lines]
     used = sum(
-        max(len(part) for row in (columns, *cells) for part in row[at].split("\n")) + 2 for at in range(len(columns))
+        max(cell_len(part) for row in (columns, *cells) for part in row[at].split("\n")) + 2
+        for at in range(len(columns))
     )
-    table.add_row(Text("\nModules", style="bold"), *(Text(name, style="bold dim") for name in columns))
+    table.add_row(Text(f"\n{tr('Modules')}", style="bold"), *(Text(name, style="bold dim") for name in columns))
     for line, numbers in zip(lines, cells, strict=True):
         table.add_row(_label(line, width - used, unicode=unicode), *map(Text, numbers))
     yield table
@@ -194,7 +247,7 @@ def _lines_to(top: tuple[ModuleNode, ...], depth: int | None, *, unicode: bool) 
 def _lines(nodes: tuple[ModuleNode, ...], depth: int, indent: str, *, unicode: bool) -> Iterator[_Line]:
     branch, last, trunk = ("├ ", "└ ", "│ ") if unicode else ("|- ", "`- ", "|  ")
     for node in nodes:
-        yield from _node_lines(node, node.name or "whole call", indent, indent, depth, (branch, last, trunk))
+        yield from _node_lines(node, node.name or tr("whole call"), indent, indent, depth, (branch, last, trunk))
 
 
 def _node_lines(
@@ -218,7 +271,7 @@ def _node_lines(
     for at, group in enumerate(groups):
         end = at == len(groups) - 1 and not own
         first = group[0]
-        name = first.name if len(group) == 1 else f"{first.name} ... {group[-1].name}, each"
+        name = first.name if len(group) == 1 else tr("{first} ... {last}, each", first=first.name, last=group[-1].name)
         yield from _node_lines(
             first,
             name,
@@ -228,7 +281,7 @@ def _node_lines(
             marks,
         )
     if own:
-        label = "its own ops" if node.path else "outside modules"
+        label = tr("its own ops") if node.path else tr("outside modules")
         yield _Line(hang=indent + last, name=f"({label})", work=node.own, saved_bytes=node.own_saved_bytes)
 
 
@@ -264,7 +317,7 @@ def _numbers(line: _Line, wide: bool) -> list[str]:
     work = line.work
     flops = "-" if work is None else format_si(work.matmul_flops, "").strip()
     counted = "-" if line.parameters is None else format_si(line.parameters, "").strip()
-    parameters = "shared" if line.shared else counted
+    parameters = tr("shared") if line.shared else counted
     if not wide:
         return [parameters, flops]
     moved = "-" if work is None else format_size(work.bytes_read + work.bytes_written)
@@ -289,17 +342,22 @@ def _unmodelled(counts: CallCounts, *, unicode: bool) -> Iterator[str]:
     places: dict[str, Counter[str]] = {}
     for node in _all_nodes(counts.tree):
         for one in node.unmodelled:
-            places.setdefault(one.name, Counter())[node.path or _NAMELESS] += one.calls
+            places.setdefault(one.name, Counter())[node.path or tr("no module")] += one.calls
     for op in counts.unmodelled[:_SHOWN_UNMODELLED]:
         found = [name for name, _ in places.get(op.name, Counter()).most_common()]
         where = ", ".join(found[:_SHOWN_PLACES])
         if len(found) > _SHOWN_PLACES:
-            where += f" and {plural(len(found) - _SHOWN_PLACES, 'more place')}"
-        text = f"{op.name}, {plural(op.calls, 'call')}" + (f", in {where}" if where else "")
-        yield clean(text, unicode=unicode)
+            where = trn(
+                "{places} and {count} more place",
+                "{places} and {count} more places",
+                len(found) - _SHOWN_PLACES,
+                places=where,
+            )
+        text = f"{op.name}, {trn('{count} call', '{count} calls', op.calls)}"
+        yield clean(tr("{op}, in {where}", op=text, where=where) if where else text, unicode=unicode)
     rest = len(counts.unmodelled) - _SHOWN_UNMODELLED
     if rest > 0:
-        yield f"and {plural(rest, 'more op')}"
+        yield trn("and {count} more op", "and {count} more ops", rest)
 
 
 def _all_nodes(node: ModuleNode) -> Iterator[ModuleNode]:
@@ -310,7 +368,7 @@ def _all_nodes(node: ModuleNode) -> Iterator[ModuleNode]:
 
 def _finding(finding: Finding, *, unicode: bool) -> Text:
     message = clean(finding.message, unicode=unicode)
-    text = Text(message if message.endswith((".", "!", "?")) else f"{message}.")
+    text = Text(message if message.endswith((".", "!", "?", "。")) else tr("{said}.", said=message))
     if finding.advice:
         text.append(f" {clean(finding.advice, unicode=unicode)}")
     text.append(f" [{clean(finding.code, unicode=unicode)}]", style="dim")

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from boundby.llm.decode import DecodeEstimate, LaunchCost, Step
 from boundby.report.chart import Axis, Bar, Chart, Line, Look
 from boundby.report.decode_page import decode_facts, decode_sentence, turning_points
+from boundby.report.decode_words import bound_words, kernel_words, launch_source_words
 from boundby.report.document import Block, Bullets, Document, Paragraph, Section, Table
 from boundby.results.interval import Interval
 from boundby.results.language import language, tr, trn
-from boundby.results.units import UNKNOWN, format_count, format_percent, format_si, format_time, format_time_band
+from boundby.results.units import format_count, format_percent, format_si, format_time, format_time_band
 
 
 def decode_document(estimate: DecodeEstimate) -> Document:
@@ -37,11 +38,18 @@ def decode_document(estimate: DecodeEstimate) -> Document:
 
 
 def _trust(found: DecodeEstimate) -> str:
+    rows = trn("{count} published measurement", "{count} published measurements", found.calibrated_rows)
+    if not found.calibrated_here:
+        return tr(
+            "On paper: nothing was run. Floors are physics; expected times are calibrated on {rows}, none of this "
+            "engine on such hardware.",
+            rows=rows,
+        )
     return tr(
         "On paper: nothing was run. Floors are physics; expected times are calibrated on {rows}, {here} of this engine "
         "on such hardware.",
-        rows=trn("{count} published measurement", "{count} published measurements", found.calibrated_rows),
-        here=format_count(found.calibrated_here) if found.calibrated_here else tr("none"),
+        rows=rows,
+        here=format_count(found.calibrated_here),
     )
 
 
@@ -97,12 +105,12 @@ def _kernels(found: DecodeEstimate) -> Table:
         head=(tr("Kernel"), tr("Launches"), tr("Bytes"), "FLOP", tr("Floor"), tr("Bound by")),
         rows=tuple(
             (
-                one.name,
+                kernel_words(one.name),
                 format_count(one.launches),
                 format_si(one.bytes_read, "B"),
                 format_si(one.flops, ""),
                 format_time(one.floor_s),
-                one.bound,
+                bound_words(one.bound),
             )
             for one in found.kernels
         ),
@@ -114,7 +122,7 @@ def _batches(found: DecodeEstimate) -> Iterator[Block]:
     yield Chart(
         name="batch",
         title=tr("Tokens a second in all, by batch"),
-        summary=tr("With {context} tokens in each cache.", context=format_count(found.context)) + " " + _band_words(),
+        summary=_with_band(tr("With {context} tokens in each cache.", context=format_count(found.context))),
         x=Axis(name=tr("batch"), scale="log"),
         y=Axis(name=tr("tokens a second"), scale="log"),
         lines=_lines(
@@ -132,7 +140,7 @@ def _contexts(found: DecodeEstimate) -> Chart:
     return Chart(
         name="context",
         title=tr("Time of a step, by context"),
-        summary=tr("At batch {batch}.", batch=format_count(found.batch)) + " " + _band_words(),
+        summary=_with_band(tr("At batch {batch}.", batch=format_count(found.batch))),
         x=Axis(name=tr("tokens in each cache"), scale="log"),
         y=Axis(name=tr("time of a step"), unit="s", scale="log"),
         lines=_lines(
@@ -145,8 +153,8 @@ def _contexts(found: DecodeEstimate) -> Chart:
     )
 
 
-def _band_words() -> str:
-    return tr("Expected with its band, and what physics allows at most.")
+def _with_band(said: str) -> str:
+    return tr("{first} {then}", first=said, then=tr("Expected with its band, and what physics allows at most."))
 
 
 def _lines(
@@ -185,7 +193,7 @@ def _step_words(step: Step) -> str:
         time=format_time(step.step_s.value, digits=2),
         rate=f"{float(f'{step.tokens_per_s_user.value:.2g}'):,g}",
         mbu=format_percent(step.mbu.value),
-        mfu=UNKNOWN if step.mfu is None else format_percent(step.mfu.value),
+        mfu=tr("unknown") if step.mfu is None else format_percent(step.mfu.value),
         fits=fits,
     )
 
@@ -202,7 +210,7 @@ def _launches(found: DecodeEstimate) -> Iterator[Block]:
         title=tr("A step, if every launch adds its cost"),
         summary=tr(
             "Cost of a launch: {source}. Where launches hide behind the device, a step takes the longer of the two.",
-            source=found.launch_source,
+            source=launch_source_words(found.launch_source),
         ),
         x=Axis(name=tr("time of a step"), unit="s"),
         y=Axis(name="", scale="category", categories=tuple(dict.fromkeys(names))),

@@ -9,6 +9,7 @@ from boundby.llm.formats import format_names
 from boundby.llm.hardware import hardware_names
 from boundby.llm.models import model_names
 from boundby.report.page import page_width
+from boundby.results.language import tr
 
 _PATTERNS = ("int4-g128", "torchao-int4-g32", "4.25bpw", "4bit")
 
@@ -17,10 +18,10 @@ def render_lists(*, width: int) -> str:
     """The shipped models, hardware, engines and formats as text of at most ``width`` columns."""
     columns = page_width(width)
     groups = (
-        ("Models", model_names()),
-        ("Hardware", hardware_names()),
-        ("Engines", engine_names()),
-        ("Formats", (*format_names(), *_PATTERNS)),
+        (tr("Models"), model_names()),
+        (tr("Hardware"), hardware_names()),
+        (tr("Engines"), engine_names()),
+        (tr("Formats"), (*format_names(), *_PATTERNS)),
     )
     lines: list[str] = []
     for title, names in groups:

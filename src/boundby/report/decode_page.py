@@ -9,9 +9,17 @@ from rich.table import Table
 from rich.text import Text
 
 from boundby.llm.decode import DecodeEstimate, LaunchCost, Step
+from boundby.report.decode_words import (
+    bound_words,
+    engine_words,
+    fits_words,
+    kernel_words,
+    launch_source_words,
+)
 from boundby.report.page import bullets, heading, indented, page_width, render_page
 from boundby.report.safe_text import clean, elide
 from boundby.results.interval import Interval
+from boundby.results.language import tr, trn
 from boundby.results.units import (
     digits_for,
     format_count,
@@ -20,7 +28,6 @@ from boundby.results.units import (
     format_si,
     format_time,
     format_time_band,
-    plural,
 )
 
 _BAR_WIDTH = 24
@@ -51,56 +58,85 @@ def render_decode(
 
 
 def _parts(found: DecodeEstimate, width: int, *, unicode: bool, default_hardware: bool) -> Iterator[RenderableType]:
-    yield Text(clean(_sentence(found, unicode=unicode), unicode=unicode), style="bold")
+    yield Text(clean(decode_sentence(found, unicode=unicode), unicode=unicode), style="bold")
     yield ""
     yield _facts(found, unicode=unicode, default_hardware=default_hardware)
     yield ""
-    yield heading("Where an expected step goes", _calibration(found))
+    yield heading(tr("Where an expected step goes"), _calibration(found))
     yield _shares(found, width, unicode=unicode)
     yield ""
-    yield heading("Floors by kernel", f"{_kernel_partition(found)}; physics: bytes over bandwidth, FLOP over peak")
+    yield heading(
+        tr("Floors by kernel"),
+        tr(
+            "{kernels}; physics: bytes over bandwidth, FLOP over peak",
+            kernels=trn("{count} kernel", "{count} kernels", sum(kernel.launches for kernel in found.kernels)),
+        ),
+    )
     yield _kernels(found, width, unicode=unicode)
     yield ""
-    yield heading("Launches", f"cost {found.launch_source}; device at its floor; added to it, or hidden behind it")
+    yield heading(
+        tr("Launches"),
+        tr(
+            "cost {source}; device at its floor; added to it, or hidden behind it",
+            source=launch_source_words(found.launch_source),
+        ),
+    )
     yield _launches(found.launch_costs, found.batch, width, unicode=unicode)
     if found.all_reduce is not None:
         yield ""
         reduce = found.all_reduce
         yield indented(
             Text(
-                f"{format_count(reduce.count)} all-reduces over {reduce.devices} devices: at least "
-                f"{format_time(reduce.floor_s, unicode=unicode)}, {format_time(reduce.expected_s, unicode=unicode)} "
-                "expected (assumed: 14 us each, links as their makers print them)"
+                tr(
+                    "{number} all-reduces over {devices} devices: at least {floor}, {expected} expected (assumed: 14 "
+                    "us each, links as their makers print them)",
+                    number=format_count(reduce.count),
+                    devices=reduce.devices,
+                    floor=format_time(reduce.floor_s, unicode=unicode),
+                    expected=format_time(reduce.expected_s, unicode=unicode),
+                )
             )
         )
     yield ""
-    yield heading("By batch", f"expected, {found.context:,} tokens in each cache")
+    yield heading(tr("By batch"), tr("expected, {context} tokens in each cache", context=f"{found.context:,}"))
     yield _sweep(found.sweep, width, by="batch", unicode=unicode)
-    yield indented(Text(_turning_points(found)))
+    yield indented(Text(turning_points(found)))
     yield ""
-    yield heading("By context", f"expected, batch {found.batch:,}")
+    yield heading(tr("By context"), tr("expected, batch {batch}", batch=f"{found.batch:,}"))
     yield _sweep(found.context_sweep, width, by="context", unicode=unicode)
     yield ""
     yield from _prefill(found, unicode=unicode)
     if found.notes:
         yield ""
-        yield heading("Notes")
+        yield heading(tr("Notes"))
         yield bullets(((Text(clean(note, unicode=unicode)), "") for note in found.notes), mark="  -", mark_width=4)
     yield ""
-    yield Text("Next     boundby validate, which shows how far such estimates were off")
+    yield Text(
+        tr(
+            "Next     {command}",
+            command=tr("{command}, which shows how far such estimates were off", command="boundby validate"),
+        )
+    )
 
 
-def _sentence(found: DecodeEstimate, *, unicode: bool) -> str:
+def decode_sentence(found: DecodeEstimate, *, unicode: bool) -> str:
+    """How fast it decodes, what a step takes and what its floor is."""
     step = found.step
     place = found.hardware if found.devices == 1 else f"{found.devices:g} x {found.hardware}"
-    users = "" if found.batch == 1 else f" for each of {found.batch:,}"
-    room = "; it does not fit in the memory" if step.fits is False else ""
-    model = elide(found.model, _LONGEST_NAME, unicode=unicode)
-    return (
-        f"{model} on {place}, {found.weights}: {_rate(step.tokens_per_s_user)} tokens/s"
-        f"{users}, {format_time_band(step.step_s.value, step.step_s.low, step.step_s.high, unicode=unicode)} a step; "
-        f"the floor is {format_time(step.floor_s, unicode=unicode)}, bound by {step.bound}{room}."
+    rate = tr("{rate} tokens/s", rate=_rate(step.tokens_per_s_user))
+    if found.batch != 1:
+        rate = tr("{rate} for each of {batch}", rate=rate, batch=f"{found.batch:,}")
+    said = tr(
+        "{model} on {place}, {weights}: {rate}, {time} a step; the floor is {floor}, bound by {bound}",
+        model=elide(found.model, _LONGEST_NAME, unicode=unicode),
+        place=place,
+        weights=found.weights,
+        rate=rate,
+        time=format_time_band(step.step_s.value, step.step_s.low, step.step_s.high, unicode=unicode),
+        floor=format_time(step.floor_s, unicode=unicode),
+        bound=bound_words(step.bound),
     )
+    return tr("{said}; it does not fit in the memory.", said=said) if step.fits is False else tr("{said}.", said=said)
 
 
 def _rate(rate: Interval) -> str:
@@ -114,32 +150,9 @@ def _rounded(value: float, digits: int) -> float:
 
 
 def _facts(found: DecodeEstimate, *, unicode: bool, default_hardware: bool) -> Table:
-    peak = (
-        "no 16-bit peak known"
-        if found.peak_flops_per_s is None
-        else f"{format_si(found.peak_flops_per_s, 'FLOP/s')} dense"
-    )
-    memory = "memory size unknown" if found.memory_bytes is None else format_si(found.memory_bytes, "B")
-    source = {"datasheet": "data sheet", "measured": "measured", "file": "from the file"}[found.hardware_source]
-    engine = f"{found.engine}: {found.engine_about}" if found.engine_known else f"none named: {found.engine} kernels"
-    issued = "one graph a step" if found.graphs else "kernels issued one by one"
-    sparse = "" if found.parameters_total == found.parameters_active else f", {_many(found.parameters_active)} active"
-    model = (
-        f"{_many(found.parameters_total)} parameters{sparse}, {_many(found.parameters_streamed)} read a step; "
-        f"{format_si(found.model_bytes, 'B')} in {found.weights}"
-    )
-    cache = (
-        f"{found.cache_bytes_per_token:,.0f} bytes a token in {found.cache}; "
-        f"{format_si(found.cache_bytes_one, 'B')} at {found.context:,} tokens"
-    )
-    rows = [
-        ("Model", model),
-        ("Cache", cache),
-        ("Hardware", f"{format_si(found.bytes_per_s, 'B/s')}, {peak}, {memory} ({source})"),
-        ("Engine", f"{engine} ({issued})"),
-    ]
+    rows = decode_facts(found)
     if default_hardware:
-        rows.append(("", f"{found.hardware} is the default; --hardware names another, or 'here'"))
+        rows.append(("", tr("{hardware} is the default; --hardware names another, or 'here'", hardware=found.hardware)))
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -148,13 +161,69 @@ def _facts(found: DecodeEstimate, *, unicode: bool, default_hardware: bool) -> T
     return table
 
 
+def decode_facts(found: DecodeEstimate) -> list[tuple[str, str]]:
+    """What the estimate is of: the model, its cache, the hardware and the engine, each with its name."""
+    peak = (
+        tr("no 16-bit peak known")
+        if found.peak_flops_per_s is None
+        else tr("{peak} dense", peak=format_si(found.peak_flops_per_s, "FLOP/s"))
+    )
+    memory = tr("memory size unknown") if found.memory_bytes is None else format_si(found.memory_bytes, "B")
+    source = {"datasheet": tr("data sheet"), "measured": tr("measured"), "file": tr("from the file")}[
+        found.hardware_source
+    ]
+    engine = (
+        f"{found.engine}: {engine_words(found.engine_about)}"
+        if found.engine_known
+        else tr("none named: {engine} kernels", engine=found.engine)
+    )
+    issued = tr("one graph a step") if found.graphs else tr("kernels issued one by one")
+    parameters = tr("{number} parameters", number=_many(found.parameters_total))
+    if found.parameters_total != found.parameters_active:
+        parameters = tr("{parameters}, {number} active", parameters=parameters, number=_many(found.parameters_active))
+    model = tr(
+        "{parameters}, {read} read a step; {size} in {weights}",
+        parameters=parameters,
+        read=_many(found.parameters_streamed),
+        size=format_si(found.model_bytes, "B"),
+        weights=found.weights,
+    )
+    cache = tr(
+        "{number} bytes a token in {cache}; {size} at {context} tokens",
+        number=f"{found.cache_bytes_per_token:,.0f}",
+        cache=found.cache,
+        size=format_si(found.cache_bytes_one, "B"),
+        context=f"{found.context:,}",
+    )
+    hardware = tr(
+        "{rate}, {peak}, {memory} ({source})",
+        rate=format_si(found.bytes_per_s, "B/s"),
+        peak=peak,
+        memory=memory,
+        source=source,
+    )
+    return [
+        (tr("Model"), model),
+        (tr("Cache"), cache),
+        (tr("Hardware"), hardware),
+        (tr("Engine"), tr("{engine} ({issued})", engine=engine, issued=issued)),
+    ]
+
+
 def _many(number: float) -> str:
     return format_si(number, "", digits=4).strip()
 
 
 def _calibration(found: DecodeEstimate) -> str:
-    here = f"{found.calibrated_here}" if found.calibrated_here else "none"
-    return f"calibrated on {found.calibrated_rows} published rows, {here} of this engine on such hardware"
+    if not found.calibrated_here:
+        return tr(
+            "calibrated on {rows} published rows, none of this engine on such hardware", rows=found.calibrated_rows
+        )
+    return tr(
+        "calibrated on {rows} published rows, {here} of this engine on such hardware",
+        rows=found.calibrated_rows,
+        here=found.calibrated_here,
+    )
 
 
 def _shares(found: DecodeEstimate, width: int, *, unicode: bool) -> Table:
@@ -162,13 +231,13 @@ def _shares(found: DecodeEstimate, width: int, *, unicode: bool) -> Table:
     total = found.step.step_s.value
     between = max(0.0, total - parts.step_s) if found.all_reduce is not None else 0.0
     rows = [
-        ("weights", parts.weights_s),
-        ("products", parts.products_s),
-        ("cache and attention", parts.cache_s),
-        ("unpacking weights", parts.unpack_s),
-        ("launches", parts.launches_s),
-        ("host", parts.host_s),
-        ("between devices", between),
+        (tr("weights"), parts.weights_s),
+        (tr("products"), parts.products_s),
+        (tr("cache and attention"), parts.cache_s),
+        (tr("unpacking weights"), parts.unpack_s),
+        (tr("launches"), parts.launches_s),
+        (tr("host"), parts.host_s),
+        (tr("between devices"), between),
     ]
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(overflow="fold")
@@ -188,23 +257,20 @@ def _shares(found: DecodeEstimate, width: int, *, unicode: bool) -> Table:
     return table
 
 
-def _kernel_partition(found: DecodeEstimate) -> str:
-    launches = sum(kernel.launches for kernel in found.kernels)
-    return plural(launches, "kernel")
-
-
 def _kernels(found: DecodeEstimate, width: int, *, unicode: bool) -> Table:
     wide = width >= _WIDE
-    head = ["", "launches", "bytes", "FLOP", "floor", "bound"] if wide else ["", "launches", "floor"]
+    head = ["", tr("launches"), tr("bytes"), "FLOP", tr("floor"), tr("bound")]
+    if not wide:
+        head = [head[0], head[1], head[4]]
     table = _grid(head)
     for kernel in found.kernels:
         cells = [
-            f"  {kernel.name}",
+            f"  {kernel_words(kernel.name)}",
             format_count(kernel.launches),
             format_si(kernel.bytes_read, "B") if kernel.bytes_read else "-",
             format_si(kernel.flops, "") if kernel.flops else "-",
             format_time(kernel.floor_s, unicode=unicode) if kernel.floor_s else "-",
-            kernel.bound,
+            bound_words(kernel.bound),
         ]
         table.add_row(*map(Text, cells if wide else [cells[0], cells[1], cells[4]]))
     return table
@@ -212,9 +278,9 @@ def _kernels(found: DecodeEstimate, width: int, *, unicode: bool) -> Table:
 
 def _launches(costs: Sequence[LaunchCost], batch: int, width: int, *, unicode: bool) -> Table:
     wide = width >= _WIDE
-    head = (
-        ["", "kernels", "cost", "added", "launches", "hidden", "tokens/s"] if wide else ["", "cost", "added", "hidden"]
-    )
+    head = ["", tr("kernels"), tr("cost"), tr("added"), tr("launches"), tr("hidden"), tr("tokens/s")]
+    if not wide:
+        head = [head[0], head[2], head[3], head[5]]
     table = _grid(head)
     for one in costs:
         low, high = batch / one.serial_s, batch / one.overlapped_s
@@ -235,20 +301,23 @@ def _launches(costs: Sequence[LaunchCost], batch: int, width: int, *, unicode: b
 def _sweep(steps: Sequence[Step], width: int, *, by: str, unicode: bool) -> Table:
     wide = width >= _WIDE
     sparse = any(one.experts_read is not None for one in steps) and by == "batch"
-    head = [by, "step", "a user", "all", "MBU", "MFU", "launches"] + (["experts"] if sparse else []) + ["fits"]
-    if sparse:
-        head[6] = "launch"
-    table = _grid([f"  {head[0]}", *head[1:]] if wide else [f"  {by}", "step", "all", "fits"], gap=1 if sparse else 2)
+    head = [
+        f"  {tr('batch') if by == 'batch' else tr('context')}",
+        *(tr("step"), tr("a user"), tr("all"), "MBU", "MFU"),
+        *((tr("launch"), tr("experts")) if sparse else (tr("launches"),)),
+        tr("fits"),
+    ]
+    table = _grid(head if wide else [head[0], head[1], head[3], head[-1]], gap=1 if sparse else 2)
     for one in steps:
         band = one.step_s
-        fits = "unknown" if one.fits is None else "yes" if one.fits else "no"
+        fits = fits_words(one.fits)
         cells = [
             f"  {one.batch if by == 'batch' else one.context:,}",
             format_time_band(band.value, band.low, band.high, unicode=unicode),
             f"{_rounded(one.tokens_per_s_user.value, 2):,.6g}/s",
             f"{_rounded(one.tokens_per_s.value, 2):,.6g}/s",
             format_percent(one.mbu.value),
-            "unknown" if one.mfu is None else format_percent(one.mfu.value),
+            tr("unknown") if one.mfu is None else format_percent(one.mfu.value),
             format_percent(one.launch_share),
             *([f"{one.experts_read:,.1f}" if one.experts_read is not None else "-"] if sparse else []),
             fits,
@@ -258,39 +327,58 @@ def _sweep(steps: Sequence[Step], width: int, *, by: str, unicode: bool) -> Tabl
     return table
 
 
-def _turning_points(found: DecodeEstimate) -> str:
+def turning_points(found: DecodeEstimate) -> str:
+    """From which batch on compute binds, and at which memory is full."""
     if found.peak_flops_per_s is None:
-        compute = "Where compute binds is unknown without a peak."
+        compute = tr("Where compute binds is unknown without a peak.")
     elif found.compute_bound_batch is None:
-        compute = "Compute binds at no batch."
+        compute = tr("Compute binds at no batch.")
     else:
-        compute = (
-            f"Multiplying by the weights takes longer than reading them from batch {found.compute_bound_batch:,} on"
-        )
+        batch = f"{found.compute_bound_batch:,}"
         if found.step_compute_bound_batch is None:
-            compute += "; with the cache read as well, compute binds at no batch."
+            compute = tr(
+                "Multiplying by the weights takes longer than reading them from batch {batch} on; with the cache read "
+                "as well, compute binds at no batch.",
+                batch=batch,
+            )
         else:
-            compute += f", with the cache read as well from {found.step_compute_bound_batch:,} on."
+            compute = tr(
+                "Multiplying by the weights takes longer than reading them from batch {batch} on, with the cache read "
+                "as well from {step_batch} on.",
+                batch=batch,
+                step_batch=f"{found.step_compute_bound_batch:,}",
+            )
     if found.memory_full_batch is None:
-        memory = "Where memory is full is unknown without its size."
+        memory = tr("Where memory is full is unknown without its size.")
     elif found.memory_full_batch == 0:
-        memory = "Memory does not hold the weights and one cache."
+        memory = tr("Memory does not hold the weights and one cache.")
     else:
-        memory = f"Memory is full at batch {found.memory_full_batch:,}."
-    return f"{compute} {memory}"
+        memory = tr("Memory is full at batch {batch}.", batch=f"{found.memory_full_batch:,}")
+    return tr("{first} {then}", first=compute, then=memory)
 
 
 def _prefill(found: DecodeEstimate, *, unicode: bool) -> Iterator[RenderableType]:
     prefill = found.prefill
-    yield heading("Prefill", f"a prompt of {plural(prefill.tokens, 'token')}, {format_si(prefill.flops, 'FLOP')}")
+    yield heading(
+        tr("Prefill"),
+        tr(
+            "a prompt of {tokens}, {flops}",
+            tokens=trn("{count} token", "{count} tokens", prefill.tokens),
+            flops=format_si(prefill.flops, "FLOP"),
+        ),
+    )
     if prefill.expected_s is None:
-        yield indented(Text("unknown: no peak of 16-bit products is known"))
+        yield indented(Text(tr("unknown: no peak of 16-bit products is known")))
         return
     band = prefill.expected_s
     yield indented(
         Text(
-            f"{format_time_band(band.value, band.low, band.high, unicode=unicode)} expected, at "
-            f"{format_percent_range(0.35, 0.8)} of the peak; floor {format_time(prefill.floor_s, unicode=unicode)}"
+            tr(
+                "{time} expected, at {share} of the peak; floor {floor}",
+                time=format_time_band(band.value, band.low, band.high, unicode=unicode),
+                share=format_percent_range(0.35, 0.8),
+                floor=format_time(prefill.floor_s, unicode=unicode),
+            )
         )
     )
 

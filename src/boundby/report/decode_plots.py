@@ -8,6 +8,7 @@ from typing import Any
 
 from boundby.llm.decode import DecodeEstimate, Step
 from boundby.report.safe_text import clean, elide
+from boundby.results.language import tr
 from boundby.results.units import format_percent, format_si, format_time
 
 WIDTH, HEIGHT = 960, 760
@@ -27,12 +28,14 @@ def render_plots(estimate: DecodeEstimate) -> str:
     from jinja2 import Environment, PackageLoader
 
     environment = Environment(loader=PackageLoader("boundby.report"), autoescape=True)
-    title = f"{estimate.model} on {estimate.hardware}, {estimate.weights}"
-    engine = estimate.engine if estimate.engine_known else "no engine in particular"
+    title = tr(
+        "{model} on {hardware}, {weights}", model=estimate.model, hardware=estimate.hardware, weights=estimate.weights
+    )
+    engine = estimate.engine if estimate.engine_known else tr("no engine in particular")
     batches = _panel(
         _PANELS[0],
-        "Tokens/s in all, by batch",
-        f"batch, {estimate.context:,} tokens in each cache",
+        tr("Tokens/s in all, by batch"),
+        tr("batch, {context} tokens in each cache", context=f"{estimate.context:,}"),
         estimate.sweep,
         lambda step: step.batch,
         lambda step: (step.tokens_per_s.value, step.tokens_per_s.low, step.tokens_per_s.high),
@@ -41,8 +44,8 @@ def render_plots(estimate: DecodeEstimate) -> str:
     )
     contexts = _panel(
         _PANELS[1],
-        "A step, by context",
-        f"tokens in each cache, batch {estimate.batch:,}",
+        tr("A step, by context"),
+        tr("tokens in each cache, batch {batch}", batch=f"{estimate.batch:,}"),
         estimate.context_sweep,
         lambda step: step.context,
         lambda step: (step.step_s.value, step.step_s.low, step.step_s.high),
@@ -53,8 +56,13 @@ def render_plots(estimate: DecodeEstimate) -> str:
         width=WIDTH,
         height=HEIGHT,
         title=elide(clean(title, unicode=True), _LONGEST_TITLE, unicode=True),
-        subtitle=clean(f"{engine}; expected times are calibrated on published measurements", unicode=True),
-        description="Tokens a second by batch, a step's time by context, and the share of launches by partition.",
+        subtitle=clean(
+            tr("{engine}; expected times are calibrated on published measurements", engine=engine), unicode=True
+        ),
+        bars_title=tr("Share of launches in a step, device at its floor"),
+        expected_words=tr("expected, with its interval"),
+        floor_words=tr("the floor by physics"),
+        description=tr("Tokens a second by batch, a step's time by context, and the share of launches by partition."),
         panels=[batches, contexts],
         bars_left=40.0,
         bars_top=_BARS_TOP,

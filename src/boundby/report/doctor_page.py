@@ -12,7 +12,7 @@ from rich.text import Text
 from boundby.report.page import bullets, heading, page_width, render_page
 from boundby.report.safe_text import clean
 from boundby.results.doctor import Diagnosis, Examination
-from boundby.results.units import plural
+from boundby.results.language import tr, trn
 
 _INDENT = 2
 _MARK_WIDTH = 4
@@ -40,33 +40,39 @@ def _parts(examination: Examination, *, unicode: bool) -> Iterator[RenderableTyp
     )
     yield Text(_sentence(len(problems), len(unread)), style="bold")
     stack = [
-        examination.cpu or "processor unknown",
+        examination.cpu or tr("processor unknown"),
         examination.os,
         f"Python {examination.python}",
-        f"torch {examination.torch}" if examination.torch else "torch not loaded",
+        f"torch {examination.torch}" if examination.torch else tr("torch not loaded"),
     ]
     yield Text(clean(", ".join(stack), unicode=unicode))
     for one in problems:
         yield ""
         yield from _problem(one, unicode=unicode)
-    yield from _list("Fine", "as far as it was seen", fine, unicode=unicode)
-    yield from _list("Unknown", "could not be read, so it may or may not be a problem", unread, unicode=unicode)
+    yield from _list(tr("Fine"), tr("as far as it was seen"), fine, unicode=unicode)
+    yield from _list(tr("Unknown"), tr("could not be read, so it may or may not be a problem"), unread, unicode=unicode)
     yield ""
-    yield Text(f"Next     {_next_command(examination, problems)}")
+    yield Text(tr("Next     {command}", command=_next_command(examination, problems)))
 
 
 def _sentence(problems: int, unread: int) -> str:
-    rest = f"; {plural(unread, 'check')} could not be made" if unread else ""
+    said = trn(
+        "{count} thing could spoil a measurement here", "{count} things could spoil a measurement here", problems
+    )
     if problems == 0:
-        return f"Nothing found that could spoil a measurement here{rest}."
-    return f"{plural(problems, 'thing')} could spoil a measurement here{rest}."
+        said = tr("Nothing found that could spoil a measurement here")
+    if not unread:
+        return tr("{said}.", said=said)
+    return trn(
+        "{said}; {count} check could not be made.", "{said}; {count} checks could not be made.", unread, said=said
+    )
 
 
 def _problem(one: Diagnosis, *, unicode: bool) -> Iterator[RenderableType]:
     first = Text(clean(one.seen, unicode=unicode), style="bold")
     first.append(f" [{one.code}]", style="not bold dim")
     yield bullets([(first, "")], mark="  !", mark_width=_MARK_WIDTH, style="yellow")
-    told = ((label, text) for label, text in (("Effect: ", one.effect), ("Do: ", one.advice)) if text)
+    told = ((label, text) for label, text in ((tr("Effect: "), one.effect), (tr("Do: "), one.advice)) if text)
     yield bullets(
         ((Text.assemble((label, "dim"), clean(text, unicode=unicode)), "") for label, text in told),
         mark_width=_MARK_WIDTH,
@@ -89,6 +95,8 @@ def _list(title: str, meaning: str, checks: list[Diagnosis], *, unicode: bool) -
 
 def _next_command(examination: Examination, problems: list[Diagnosis]) -> str:
     if examination.torch is None:
-        return "python -c 'import torch', which has to work first"
+        return tr("{command}, which has to work first", command="python -c 'import torch'")
     # Ceilings that are kept may have been measured under the same problems.
-    return "boundby machine --again, once these are dealt with" if problems else "boundby machine"
+    if problems:
+        return tr("{command}, once these are dealt with", command="boundby machine --again")
+    return "boundby machine"

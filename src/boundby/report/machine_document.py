@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 from boundby.report.chart import Axis, Bar, Chart, Line, Mark
 from boundby.report.document import Block, Bullets, Document, Paragraph, Section, Table
@@ -11,7 +12,9 @@ from boundby.report.machine_summary import (
     OVERHEAD_KINDS,
     SUSTAINED,
     best_products,
+    finding_words,
     is_main,
+    mode_words,
     of_kind,
     typical_curve,
 )
@@ -19,7 +22,7 @@ from boundby.report.report_roofline import ceiling_lines
 from boundby.report.roofline import Ridge, Roofline, roofline
 from boundby.results.language import language, tr, trn
 from boundby.results.machine import Ceiling, Machine
-from boundby.results.units import UNKNOWN, digits_for, format_rate, format_si, format_size, format_time
+from boundby.results.units import digits_for, format_rate, format_si, format_size, format_time
 
 _TRAFFIC = ("read", "write", "copy", "inplace", "triad")
 _SHOWN_DTYPES = 5
@@ -68,19 +71,20 @@ def _lead(machine: Machine) -> Iterator[Block]:
         words.append(tr("Main memory moves {rate}.", rate=_rate(curve[-1])))
     if peaks and curve:
         ridge = format_si(peaks[0].value / curve[-1].value, "FLOP/byte", digits=2)
-        words.append(tr("Below {ridge}, memory binds in {dtype}.", ridge=ridge, dtype=peaks[0].dtype or UNKNOWN))
+        words.append(tr("Below {ridge}, memory binds in {dtype}.", ridge=ridge, dtype=peaks[0].dtype or tr("unknown")))
     least = next((one for one in _main_overheads(machine) if one.name == OVERHEAD_KINDS[0]), None)
     if least is not None:
         words.append(tr("An op takes {time} at least.", time=_rate(least)))
     if not words:
         words.append(tr("No limit is known of this machine."))
-    yield Paragraph(text=" ".join(words), emphasis=True)
+    text = reduce(lambda first, then: tr("{first} {then}", first=first, then=then), words)
+    yield Paragraph(text=text, emphasis=True)
     about = machine.description
     yield Paragraph(
         text=tr(
             "{limits} through torch {torch} as scripts use it, {threads}, on {device}.",
             limits=trn("{count} limit", "{count} limits", len(machine.ceilings)),
-            torch=about.torch or UNKNOWN,
+            torch=about.torch or tr("unknown"),
             threads=trn("{count} thread", "{count} threads", about.threads),
             device=about.device_name or about.device,
         ),
@@ -91,22 +95,22 @@ def _lead(machine: Machine) -> Iterator[Block]:
 def _facts(machine: Machine) -> Table:
     about, how = machine.description, machine.measuring
     rows = [
-        (tr("Processor"), about.cpu or UNKNOWN),
+        (tr("Processor"), about.cpu or tr("unknown")),
         (tr("Device"), about.device_name or about.device),
         (
             tr("Cores"),
-            tr("{usable} usable of {all}", usable=f"{about.usable_cores}", all=about.logical_cores or UNKNOWN),
+            tr("{usable} usable of {all}", usable=f"{about.usable_cores}", all=about.logical_cores or tr("unknown")),
         ),
         (tr("Memory"), format_size(about.memory_limit_bytes or about.memory_bytes)),
         (tr("System"), about.os),
-        ("Python", about.python),
-        ("torch", f"{about.torch or UNKNOWN}, {trn('{count} thread', '{count} threads', about.threads)}"),
-        (tr("Measured"), about.measured_at or UNKNOWN),
+        (tr("Python"), about.python),
+        ("torch", f"{about.torch or tr('unknown')}, {trn('{count} thread', '{count} threads', about.threads)}"),
+        (tr("Measured"), about.measured_at or tr("unknown")),
     ]
     if how is not None:
         took = tr(
             "{mode}, {time}, {rounds}",
-            mode=how.mode,
+            mode=mode_words(how.mode),
             time=format_time(how.seconds, digits=2),
             rounds=trn("{count} round", "{count} rounds", how.rounds),
         )
@@ -261,7 +265,7 @@ def _overheads(machine: Machine) -> Iterator[Block]:
 
 def _findings(machine: Machine) -> Iterator[Block]:
     if machine.findings:
-        yield Bullets(items=tuple(f"{one.message} {one.advice}".strip() + f" [{one.code}]" for one in machine.findings))
+        yield Bullets(items=tuple(finding_words(one) for one in machine.findings))
 
 
 def _main_overheads(machine: Machine) -> list[Ceiling]:

@@ -9,6 +9,7 @@ from statistics import median
 from boundby.report.machine_summary import SUSTAINED, best_products, is_main, of_kind, typical_curve
 from boundby.report.peaks import best_product, half_performance_size
 from boundby.report.safe_text import clean
+from boundby.results.language import tr
 from boundby.results.machine import Ceiling, Machine
 from boundby.results.units import format_percent, format_percent_range, format_ratio, format_size
 from boundby.scaling.serial_shares import SerialShare, serial_shares
@@ -34,25 +35,29 @@ def product_notes(machine: Machine, *, unicode: bool) -> Iterator[str]:
     if not best:
         return
     shapes = ", ".join(f"{dtype} {_shape(one)}" for dtype, one in list(best.items())[:_SHOWN_DTYPES])
-    yield clean(f"fastest mm (m x n x k): {shapes}", unicode=unicode)
+    yield clean(tr("fastest mm (m x n x k): {shapes}", shapes=shapes), unicode=unicode)
     halves = {dtype: half_performance_size(machine.ceilings, dtype, threads=threads) for dtype in best}
     known = ", ".join(f"{dtype} {round(half.value)}" for dtype, half in halves.items() if half is not None)
     if known:
-        yield clean(f"half of the fastest square's rate from n of: {known}", unicode=unicode)
+        yield clean(tr("half of the fastest square's rate from n of: {known}", known=known), unicode=unicode)
     shares = [
         f"{dtype} {format_percent(one.value / native.value)}"
         for dtype, one in best.items()
         if (native := _fastest(machine, dtype)) is not None
     ]
     if shares:
-        yield clean(f"of the hardware's multiply-adds (native code): {', '.join(shares)}", unicode=unicode)
+        yield clean(
+            tr("of the hardware's multiply-adds (native code): {shares}", shares=", ".join(shares)), unicode=unicode
+        )
     lasting = [
         f"{one.dtype} {format_percent(one.value / best[one.dtype].value)}"
         for one in of_kind(machine, "matmul")
         if one.name.endswith(SUSTAINED) and is_main(one, machine) and one.dtype in best
     ]
     if lasting:
-        yield clean(f"of the fastest mm after seconds without a rest: {', '.join(lasting)}", unicode=unicode)
+        yield clean(
+            tr("of the fastest mm after seconds without a rest: {lasting}", lasting=", ".join(lasting)), unicode=unicode
+        )
     yield from _threads_note(machine, list(best.values()), "matmul", unicode=unicode)
 
 
@@ -75,14 +80,19 @@ def bandwidth_notes(machine: Machine, *, unicode: bool) -> Iterator[str]:
         if (native := _native_stream(machine, one)) is not None
     ]
     if shares:
-        text = f"of what the hardware moves (native code) at {format_size(size)}: {', '.join(shares)}"
+        text = tr(
+            "of what the hardware moves (native code) at {size}: {shares}",
+            size=format_size(size),
+            shares=", ".join(shares),
+        )
         yield clean(text, unicode=unicode)
     yield from _threads_note(machine, list(main.values()), "bandwidth", unicode=unicode)
 
 
 def _shape(ceiling: Ceiling) -> str:
     batch, *sizes = ceiling.shape or (1,)
-    return (f"{batch} of " if batch != 1 else "") + "x".join(map(str, sizes))
+    shape = "x".join(map(str, sizes))
+    return shape if batch == 1 else tr("{count} of {shape}", count=f"{batch}", shape=shape)
 
 
 def _fastest(machine: Machine, dtype: str) -> Ceiling | None:
@@ -120,8 +130,8 @@ def _threads_note(machine: Machine, shown: list[Ceiling], kind: str, *, unicode:
     if ratios:
         told = ", ".join(f"{name} {format_ratio(one.speedup.value)}" for name, one in ratios.items())
         low, high = (median([getattr(one.serial_share, end) for one in ratios.values()]) for end in ("low", "high"))
-        serial = "no serial share to be seen"
+        serial = tr("no serial share to be seen")
         if high > 0:
-            serial = f"serial share {format_percent_range(max(0.0, low), high)}"
-        text = f"{threads} threads against 1: {told}; {serial}"
+            serial = tr("serial share {share}", share=format_percent_range(max(0.0, low), high))
+        text = tr("{threads} threads against 1: {told}; {serial}", threads=threads, told=told, serial=serial)
         yield clean(text, unicode=unicode)

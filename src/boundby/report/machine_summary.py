@@ -12,7 +12,8 @@ from rich.text import Text
 from boundby.report.levels import Level, bandwidth_levels
 from boundby.report.page import heading
 from boundby.report.safe_text import clean
-from boundby.results.machine import Ceiling, CeilingKind, Machine
+from boundby.results.language import tr
+from boundby.results.machine import Ceiling, CeilingKind, Finding, Machine, Mode
 from boundby.results.units import digits_for, format_rate, format_si, format_size
 
 OVERHEAD_KINDS = (
@@ -46,6 +47,24 @@ _PAGE_FAULT = "page_fault"
 _Products: TypeAlias = dict[tuple[str, str], Ceiling]
 
 
+def source_words(source: str) -> str:
+    """How a figure was got, in the language in use."""
+    return {"measured": tr("measured"), "modelled": tr("modelled"), "datasheet": tr("datasheet")}[source]
+
+
+def mode_words(mode: Mode) -> str:
+    """How thoroughly a machine was measured, in the language in use."""
+    return {"quick": tr("quick"), "default": tr("default"), "full": tr("full")}[mode]
+
+
+def finding_words(found: Finding) -> str:
+    """A finding with its advice, where it has any, and its code."""
+    text = found.message
+    if found.advice:
+        text = tr("{first} {then}", first=text, then=found.advice)
+    return f"{text} [{found.code}]"
+
+
 def of_kind(machine: Machine, *kinds: CeilingKind) -> list[Ceiling]:
     """The machine's ceilings of these kinds, in their order."""
     return [ceiling for ceiling in machine.ceilings if ceiling.kind in kinds]
@@ -60,7 +79,7 @@ def best_products(machine: Machine) -> _Products:
     """The fastest ceiling (FLOP/s) of each product and dtype, over the shapes that were tried."""
     best: _Products = {}
     for one in of_kind(machine, "matmul"):
-        place = (one.name, one.dtype or "any")
+        place = (one.name, one.dtype or tr("any"))
         if not is_main(one, machine) or one.name.endswith(SUSTAINED):
             continue
         if one.unit == "flop/s" and (place not in best or one.value > best[place].value):
@@ -80,17 +99,22 @@ def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableTyp
     lines = []
     if peaks:
         rates = [(_rate(one, unicode=unicode), f"{clean(dtype, unicode=unicode)}{_mark(one)}") for dtype, one in peaks]
-        lines.append(("matmul", f"at most {_in_one_unit(rates)}"))
+        lines.append((tr("matmul"), tr("at most {rates}", rates=_in_one_unit(rates))))
     if levels:
         main = levels[-1]
-        text = f"{_rate(main, unicode=unicode)}{_mark(main)} from main memory"
+        text = tr("{rate} from main memory", rate=f"{_rate(main, unicode=unicode)}{_mark(main)}")
         caches = [level for level in levels_of(levels) if level.bytes_per_s.value > main.value]
         fastest = max(levels, key=lambda one: one.value)
         if caches:
-            text += "".join(f", {_level_rate(one)}{_mark(main)} up to {_level_size(one)}" for one in caches)
+            levels_told = [
+                tr("{rate} up to {size}", rate=f"{_level_rate(one)}{_mark(main)}", size=_level_size(one))
+                for one in caches
+            ]
+            text = ", ".join((text, *levels_told))
         elif fastest.value > main.value:
-            text += f", up to {_rate(fastest, unicode=unicode)}{_mark(fastest)} from caches"
-        lines.append(("memory", f"{text} ({clean(main.name, unicode=unicode)})"))
+            rate = f"{_rate(fastest, unicode=unicode)}{_mark(fastest)}"
+            text = tr("{main}, up to {rate} from caches", main=text, rate=rate)
+        lines.append((tr("memory"), f"{text} ({clean(main.name, unicode=unicode)})"))
     if peaks and levels:
         ridges = [
             (
@@ -99,18 +123,27 @@ def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableTyp
             )
             for dtype, one in peaks[:_SHOWN_RIDGES]
         ]
-        lines.append(("ridge", f"{_in_one_unit(ridges)}: memory binds below"))
+        lines.append((tr("ridge"), tr("{places}: memory binds below", places=_in_one_unit(ridges))))
     least = _least_overhead(machine)
     if least is not None:
-        text = f"takes {_rate(least, unicode=unicode)}{_mark(least)} at least"
+        text = tr("takes {time} at least", time=f"{_rate(least, unicode=unicode)}{_mark(least)}")
         if levels:
             size, bandwidth = _break_even(least, levels)
-            text += f"; below {format_size(size, digits=2)} of data that is most of its time{_mark(least, bandwidth)}"
-        lines.append(("an op", text))
+            text = tr(
+                "{takes}; below {size} of data that is most of its time", takes=text, size=format_size(size, digits=2)
+            )
+            text += _mark(least, bandwidth)
+        lines.append((tr("an op"), text))
     fault = next((one for one in of_kind(machine, "overhead") if one.name == _PAGE_FAULT), None)
     if fault is not None:
         lines.append(
-            ("a page", f"takes {_rate(fault, unicode=unicode)}{_mark(fault)} the first time it is written (page fault)")
+            (
+                tr("a page"),
+                tr(
+                    "takes {time} the first time it is written (page fault)",
+                    time=f"{_rate(fault, unicode=unicode)}{_mark(fault)}",
+                ),
+            )
         )
     if not lines:
         return
@@ -120,7 +153,7 @@ def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableTyp
     for name, text in lines:
         table.add_row(Text(f"  {name}"), Text(text))
     yield ""
-    yield heading("In short")
+    yield heading(tr("In short"))
     yield table
 
 
@@ -195,4 +228,4 @@ def _rate(ceiling: Ceiling, *, unicode: bool) -> str:
 def _mark(*ceilings: Ceiling) -> str:
     """Says of a figure that rests on something that was not measured what that was."""
     sources = sorted({one.source for one in ceilings} - {"measured"})
-    return f" [{', '.join(sources)}]" if sources else ""
+    return f" [{', '.join(map(source_words, sources))}]" if sources else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TypeAlias
 
@@ -17,15 +17,18 @@ from boundby.report.machine_summary import (
     OVERHEAD_KINDS,
     SUSTAINED,
     best_products,
+    finding_words,
     is_main,
+    mode_words,
     of_kind,
     render_summary,
 )
 from boundby.report.page import bullets, heading, indented, page_width, render_page
 from boundby.report.roofline_text import render_roofline
 from boundby.report.safe_text import clean, elide
+from boundby.results.language import tr, trn
 from boundby.results.machine import Ceiling, Machine
-from boundby.results.units import digits_for, format_rate, format_size, format_time, plural
+from boundby.results.units import digits_for, format_rate, format_size, format_time
 
 # Ceilings by the name of their row and the name of their column.
 _Cells: TypeAlias = dict[tuple[str, str], Ceiling]
@@ -46,7 +49,6 @@ _GAP = 1
 _MARKS = {"modelled": "[m]", "datasheet": "[d]"}
 _UNSTEADY = "*"
 _CONTRADICTED = "!"
-_MARK_MEANINGS = {"modelled": "from a model", "datasheet": "from a datasheet"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ _SCALES = {
 }
 
 
-def render_machine(machine: Machine, *, width: int, color: bool, unicode: bool) -> str:
+def render_machine(machine: Machine, *, width: int, color: bool, unicode: bool, chart: bool = True) -> str:
     """The machine's description and its main ceilings, each with the digits its band allows.
 
     Args:
@@ -74,65 +76,82 @@ def render_machine(machine: Machine, *, width: int, color: bool, unicode: bool) 
         width: columns; used between 40 and 100.
         color: whether ANSI colours may be written.
         unicode: whether characters beyond ASCII may be written.
+        chart: whether to draw the roofline; not where a picture of it stands beside.
 
     Returns:
         Text that ends in a newline. A ceiling that was not measured says so beside its value.
     """
     columns = page_width(width)
-    return render_page(_parts(machine, columns, unicode=unicode), width=columns, color=color)
+    return render_page(_parts(machine, columns, unicode=unicode, chart=chart), width=columns, color=color)
 
 
-def _parts(machine: Machine, width: int, *, unicode: bool) -> Iterator[RenderableType]:
+def _parts(machine: Machine, width: int, *, unicode: bool, chart: bool) -> Iterator[RenderableType]:
     yield from _description(machine, unicode=unicode)
     yield from render_summary(machine, unicode=unicode)
-    yield from render_roofline(machine, width=width, unicode=unicode)
+    if chart:
+        yield from render_roofline(machine, width=width, unicode=unicode)
     products = {place: one for place, one in best_products(machine).items() if "_" not in place[0]}
     bandwidths, functions = _bandwidths(machine), _functions(machine)
-    yield from _matrix("Matrix products", "the fastest of the shapes tried", products, width, unicode=unicode)
+    yield from _matrix(tr("Matrix products"), tr("the fastest of the shapes tried"), products, width, unicode=unicode)
     yield from _notes(product_notes(machine, unicode=unicode))
-    meaning = "read + written, by the size of what an op touches"
-    yield from _matrix("Bandwidth", meaning, bandwidths, width, unicode=unicode)
+    meaning = tr("read + written, by the size of what an op touches")
+    yield from _matrix(tr("Bandwidth"), meaning, bandwidths, width, unicode=unicode)
     yield from _notes(bandwidth_notes(machine, unicode=unicode))
-    yield from _matrix("Functions", "an element", functions, width, unicode=unicode)
+    yield from _matrix(tr("Functions"), tr("an element"), functions, width, unicode=unicode)
     overheads = [one for one in of_kind(machine, "overhead", "launch") if _is_main_kind(one, machine)]
     overheads = _first(overheads, OVERHEAD_KINDS, _SHOWN_OVERHEADS)
-    yield from _list("Overhead", "time of an op that works on almost nothing", overheads, width, unicode=unicode)
+    yield from _list(
+        tr("Overhead"), tr("time of an op that works on almost nothing"), overheads, width, unicode=unicode
+    )
     yield from _mark_meanings([*products.values(), *bandwidths.values(), *functions.values(), *overheads])
     unmeasured = sorted({one.source for one in machine.ceilings} - {"measured"})
     if unmeasured:
         yield ""
-        marks = ", ".join(f"{_MARKS[source]} {_MARK_MEANINGS[source]}" for source in unmeasured)
-        yield Text(f"Not measured on this machine: {marks}.", style="yellow")
+        meanings = {"modelled": tr("from a model"), "datasheet": tr("from a datasheet")}
+        marks = ", ".join(f"{_MARKS[source]} {meanings[source]}" for source in unmeasured)
+        yield Text(tr("Not measured on this machine: {marks}.", marks=marks), style="yellow")
     yield from _findings(machine, unicode=unicode)
     yield ""
-    yield Text("Next     boundby run SCRIPT")
+    yield Text(tr("Next     {command}", command="boundby run SCRIPT"))
 
 
 def _description(machine: Machine, *, unicode: bool) -> Iterator[RenderableType]:
     about = machine.description
-    yield Text(clean(about.cpu or "Processor unknown", unicode=unicode), style="bold")
+    yield Text(clean(about.cpu or tr("Processor unknown"), unicode=unicode), style="bold")
     facts = [
-        plural(about.usable_cores, "usable core"),
-        f"{format_size(about.memory_limit_bytes or about.memory_bytes)} of memory",
-        f"torch {about.torch or 'unknown'}",
+        trn("{count} usable core", "{count} usable cores", about.usable_cores),
+        tr("{size} of memory", size=format_size(about.memory_limit_bytes or about.memory_bytes)),
+        f"torch {about.torch or tr('unknown')}",
         f"Python {about.python}",
     ]
     yield Text(clean(", ".join(facts), unicode=unicode))
-    where = f"{plural(about.threads, 'thread')} of the CPU"
+    where = trn("{count} thread of the CPU", "{count} threads of the CPU", about.threads)
     if about.device != "cpu":
-        where = f"the {about.device} device" + (f" {about.device_name}" if about.device_name else "")
-    told = f"{plural(len(machine.ceilings), 'limit')} known for {where}"
-    if not machine.ceilings:
-        told = f"no limit is known for {where}"
-    when = f", measured {about.measured_at}" if about.measured_at and machine.ceilings else ""
-    yield Text(clean(told + when, unicode=unicode))
+        name = f" {about.device_name}" if about.device_name else ""
+        where = tr("the {device} device", device=about.device) + name
+    if machine.ceilings:
+        told = trn(
+            "{count} limit known for {where}", "{count} limits known for {where}", len(machine.ceilings), where=where
+        )
+        if about.measured_at:
+            told = tr("{told}, measured {when}", told=told, when=about.measured_at)
+    else:
+        told = tr("no limit is known for {where}", where=where)
+    yield Text(clean(told, unicode=unicode))
     how = machine.measuring
     if how is not None:
-        took = f"{how.mode} measuring: {format_time(how.seconds, digits=2)}, {plural(how.rounds, 'round')}"
+        took = tr(
+            "{mode} measuring: {time}, {rounds}",
+            mode=mode_words(how.mode),
+            time=format_time(how.seconds, digits=2),
+            rounds=trn("{count} round", "{count} rounds", how.rounds),
+        )
         peak = how.peak_memory_bytes
-        memory = f", at most {format_size(peak, digits=2)} of memory" if peak is not None else ""
-        moving = f"; {how.unconfirmed} still moved when time was up" if how.unconfirmed else ""
-        yield Text(clean(f"{took}{memory}{moving}", unicode=unicode), style="dim")
+        if peak is not None:
+            took = tr("{took}, at most {size} of memory", took=took, size=format_size(peak, digits=2))
+        if how.unconfirmed:
+            took = tr("{took}; {number} still moved when time was up", took=took, number=how.unconfirmed)
+        yield Text(clean(took, unicode=unicode), style="dim")
 
 
 def _bandwidths(machine: Machine) -> _Cells:
@@ -173,7 +192,7 @@ def _functions(machine: Machine) -> _Cells:
         if (name, dtype) in cells
     }
     compiled = {
-        ("compiled", one.name): one
+        (tr("compiled"), one.name): one
         for one in every
         if one.stack == _COMPILED and dtypes and one.dtype == dtypes[0] and one.name in names
     }
@@ -189,9 +208,9 @@ def _mark_meanings(shown: list[Ceiling]) -> Iterator[RenderableType]:
     """What the marks beside numbers mean, as far as there are any."""
     lines = []
     if any(one.unsteady for one in shown):
-        lines.append((_UNSTEADY, "moved while it was measured: the median was over 1.25 times the fastest"))
+        lines.append((_UNSTEADY, tr("moved while it was measured: the median was over 1.25 times the fastest")))
     if any(one.contradicted for one in shown):
-        lines.append((_CONTRADICTED, "above what another limit allows: one of the two is wrong"))
+        lines.append((_CONTRADICTED, tr("above what another limit allows: one of the two is wrong")))
     if lines:
         yield ""
         yield bullets(((Text(text), mark) for mark, text in lines), mark_width=4)
@@ -244,7 +263,7 @@ def _matrix(title: str, meaning: str, cells: _Cells, width: int, *, unicode: boo
     yield table
     if len(widths) < len(names):
         rest = ", ".join(labels[name] for name in names[len(widths) :])
-        yield indented(Text(f"wider terminals also show {rest}", style="dim"))
+        yield indented(Text(tr("wider terminals also show {rest}", rest=rest), style="dim"))
 
 
 def _scale_of(ceilings: list[Ceiling]) -> _Scale:
@@ -304,9 +323,11 @@ def _findings(machine: Machine, *, unicode: bool) -> Iterator[RenderableType]:
     for place, found in enumerate(shown):
         # Several findings often ask for the same; the last of them says it for all.
         asked_later = any(found.advice == later.advice for later in shown[place + 1 :])
-        texts.append(f"{found.message} {'' if asked_later else found.advice}".strip() + f" [{found.code}]")
+        texts.append(finding_words(replace(found, advice="") if asked_later else found))
     if len(machine.findings) > len(shown):
-        texts.append(f"and {len(machine.findings) - len(shown)} more: boundby machine --json shows all")
+        texts.append(
+            tr("and {number} more: boundby machine --json shows all", number=len(machine.findings) - len(shown))
+        )
     yield ""
-    yield heading("What could spoil these figures")
+    yield heading(tr("What could spoil these figures"))
     yield bullets(((Text(clean(text, unicode=unicode)), "") for text in texts), mark="  !", mark_width=4)

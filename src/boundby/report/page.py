@@ -8,15 +8,51 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 
-from rich.console import Console, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from boundby.report.report_words import followed, sentence
+from boundby.report.safe_text import clean
+from boundby.report.wrapping import wrapped
+from boundby.results.language import tr
+from boundby.results.machine import Finding
 
 NARROWEST = 40
 # Longer lines are hard to read; a wider terminal keeps the rest blank.
 WIDEST = 100
 # Below this there is no room for a third column beside the numbers.
 NARROW = 60
+
+
+class _PageConsole(Console):
+    """A console that breaks lines beside wide characters too: rich breaks them at blanks, which Chinese has few of."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As rich does it, once texts with wide characters have their line breaks."""
+        chosen = options or self.options
+        if isinstance(renderable, Text) and not chosen.no_wrap:
+            renderable = _broken(renderable, chosen.max_width)
+        return super().render(renderable, options)
+
+
+def _broken(text: Text, width: int) -> Text:
+    """The text with a line break wherever a line of it ends; as it is where rich breaks it as well."""
+    if cell_len(text.plain) == len(text.plain):
+        return text
+    lines: list[Text] = []
+    for line in text.split("\n", allow_blank=True):
+        if cell_len(line.plain) <= width or line.plain[:1].isspace():
+            lines.append(line)
+            continue
+        at = 0
+        for part in wrapped(line.plain, width):
+            begin = line.plain.index(part, at)
+            at = begin + len(part)
+            lines.append(line[begin:at])
+    return Text("\n").join(lines)
 
 
 def page_width(width: int) -> int:
@@ -33,7 +69,7 @@ def render_page(parts: Iterable[RenderableType], *, width: int, color: bool) -> 
         color: whether ANSI styles may be written.
     """
     out = io.StringIO()
-    console = Console(
+    console = _PageConsole(
         file=out,
         width=width,
         color_system="standard" if color else None,
@@ -56,7 +92,20 @@ def heading(title: str, explanation: str = "") -> Text:
     """A section's title, and in plain style what the words under it mean."""
     text = Text(title, style="bold")
     if explanation:
-        text.append(f" ({explanation})", style="not bold dim")
+        text.append(tr(" ({explanation})", explanation=explanation), style="not bold dim")
+    return text
+
+
+def finding_text(finding: Finding, *, unicode: bool) -> Text:
+    """A finding as a paragraph: what was found, what to do, and its code.
+
+    Args:
+        finding: what was found.
+        unicode: whether characters beyond ASCII may be written.
+    """
+    told = sentence(clean(finding.message, unicode=unicode))
+    text = Text(followed(told, clean(finding.advice, unicode=unicode)))
+    text.append(f" [{clean(finding.code, unicode=unicode)}]", style="dim")
     return text
 
 

@@ -7,116 +7,97 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from boundby.report.page import bullets, heading
+from boundby.report.page import bullets, heading, indented
+from boundby.report.remedy_words import advice, effect, measured_parts, threshold, times, to_do
 from boundby.report.safe_text import clean
-from boundby.results.remedy import Measured, Numerics, Predicted, Remedy
-from boundby.results.units import format_time, plural
+from boundby.results.language import tr, trn
+from boundby.results.remedy import Measured, PastTrials, Remedy
 
 _STYLES = {"do": "bold green", "skip": "dim", "unknown": ""}
-_ADVICE = {"do": "do", "skip": "skip", "unknown": "try"}
-_TRIED_ADVICE = {"do": "do", "skip": "skip", "unknown": "unclear"}
 _NOT_WORTH_SHOWN = 6
+_MARK_WIDTH = 11
 
 
-def render_remedies(remedies: Sequence[Remedy], *, unicode: bool) -> Iterator[RenderableType]:
-    """The remedies in their order; those not worth it in one line.
+def render_remedies(
+    remedies: Sequence[Remedy], *, unicode: bool, past: PastTrials | None = None
+) -> Iterator[RenderableType]:
+    """The remedies in their order; those not worth it in one line; at the end how often predictions held here.
 
     Args:
         remedies: as ranked; some may have been tried.
         unicode: whether characters beyond ASCII may be written.
+        past: the user's own trials on this machine so far.
     """
     if not remedies:
         return
     tried = [one for one in remedies if one.measured is not None or one.failed]
     if tried:
-        yield heading("What helped", "times as fast; measured in turns with the script as it is")
-        yield bullets([(_paragraph(one, unicode=unicode), f"  {_mark(one)}") for one in tried], mark_width=11)
+        yield heading(tr("What helped"), tr("times as fast; measured in turns with the script as it is"))
+        yield bullets([(_paragraph(one, unicode=unicode), f"  {advice(one)}") for one in tried], mark_width=_MARK_WIDTH)
     rest = [one for one in remedies if one not in tried]
-    if not rest:
-        return
-    if tried:
-        yield ""
-    yield heading("What would help" if not tried else "Not tried", "times as fast, predicted")
-    told = [one for one in rest if not _is_dismissed(one)]
-    items = [(_paragraph(one, unicode=unicode), f"  {_mark(one)}") for one in told]
+    if rest:
+        if tried:
+            yield ""
+        yield heading(tr("Not tried") if tried else tr("What would help"), tr("times as fast, predicted"))
+        yield from _untried(rest, unicode=unicode)
+    for note in (threshold(), past_trials_sentence(past)):
+        if note:
+            yield indented(Text(clean(note, unicode=unicode), style="dim"))
+
+
+def past_trials_sentence(past: PastTrials | None) -> str:
+    """How often predictions held in the user's own trials on this machine; empty where none are known."""
+    if past is None or not past.trials:
+        return ""
+    return trn(
+        "Predictions held in {held} of {count} trial here so far.",
+        "Predictions held in {held} of {count} trials here so far.",
+        past.trials,
+        held=f"{past.held:,}",
+    )
+
+
+def _untried(rest: Sequence[Remedy], *, unicode: bool) -> Iterator[RenderableType]:
+    items = [(_paragraph(one, unicode=unicode), f"  {advice(one)}") for one in rest if not _is_dismissed(one)]
     if items:
-        yield bullets(items, mark_width=11)
+        yield bullets(items, mark_width=_MARK_WIDTH)
     dismissed = [one for one in rest if _is_dismissed(one)]
-    if dismissed:
-        names = [f"{one.name} ({_times(one.predicted)})" for one in dismissed[:_NOT_WORTH_SHOWN] if one.predicted]
-        more = f" and {len(dismissed) - len(names)} more" if len(dismissed) > len(names) else ""
-        yield bullets(
-            [(Text(clean(f"{', '.join(names)}{more}", unicode=unicode)), "  skip")], mark_width=11, style="dim"
-        )
+    if not dismissed:
+        return
+    names = [f"{one.name} ({times(one.predicted)})" for one in dismissed[:_NOT_WORTH_SHOWN] if one.predicted]
+    listed = ", ".join(names)
+    if len(dismissed) > len(names):
+        more = len(dismissed) - len(names)
+        listed = trn("{names} and {count} more", "{names} and {count} more", more, names=listed)
+    yield bullets([(Text(clean(listed, unicode=unicode)), f"  {tr('skip')}")], mark_width=_MARK_WIDTH, style="dim")
 
 
 def _is_dismissed(remedy: Remedy) -> bool:
     return remedy.advice == "skip" and remedy.measured is None and not remedy.failed
 
 
-def _mark(remedy: Remedy) -> str:
-    if remedy.failed:
-        return "failed"
-    return (_TRIED_ADVICE if remedy.measured is not None else _ADVICE)[remedy.advice]
-
-
 def _paragraph(remedy: Remedy, *, unicode: bool) -> Text:
     text = Text(clean(remedy.name, unicode=unicode), style=_STYLES[remedy.advice])
-    parts = []
     if remedy.measured is not None:
-        parts.append(f"{_times(remedy.measured)} measured")
-        if remedy.predicted is not None and remedy.held is not None:
-            held = "as predicted" if remedy.held else "not as predicted"
-            parts.append(f"{held} ({_times(remedy.predicted)})")
-        parts += _costs(remedy.measured, unicode=unicode)
-        if remedy.took_effect is False:
-            parts.append("the change itself was not seen to take place")
+        parts = list(_measured_parts(remedy, remedy.measured, unicode=unicode))
     elif remedy.failed:
-        parts.append(remedy.failed)
+        parts = [remedy.failed, *effect(remedy)]
     elif remedy.predicted is not None:
-        parts.append(_times(remedy.predicted))
-        parts.append(remedy.predicted.reason)
+        parts = [times(remedy.predicted), remedy.predicted.reason, *to_do(remedy)]
     else:
-        parts.append(f"not predicted: {remedy.why}")
-    if remedy.failed:
-        text.append(clean(f": {'; '.join(parts)}.", unicode=unicode), style="not bold")
-        return text
-    if remedy.numerics is not None:
-        parts.append(_difference(remedy.numerics))
-    elif remedy.measured is not None:
-        parts.append("results not compared: the script sets no seed, or shows none")
-    change = remedy.predicted.change if remedy.predicted is not None else ""
-    if change and remedy.advice != "skip":
-        parts.append(f"to do: {change}")
-    text.append(clean(f": {'; '.join(parts)}.", unicode=unicode), style="not bold")
+        parts = [tr("not predicted: {why}", why=remedy.why)]
+    told = tr("{parts}.", parts=tr("; ").join(parts))
+    text.append(clean(tr(": {told}", told=told), unicode=unicode), style="not bold")
     return text
 
 
-def _times(speed: Predicted | Measured | None) -> str:
-    if speed is None:
-        return "unknown"
-    value, low, high = (f"{one:#.3g}".rstrip(".") for one in (speed.speedup, speed.low, speed.high))
-    return f"{value}x ({low}-{high})"
-
-
-def _costs(measured: Measured, *, unicode: bool) -> list[str]:
-    """What a longer start and other memory use say, where they say something."""
-    found = []
-    longer = measured.start_s - measured.base_start_s
-    if longer > 1.0:
-        paid = measured.break_even_steps
-        after = f", paid back after {plural(paid, 'step')}" if paid is not None else ", never paid back"
-        found.append(f"starting takes {format_time(longer, unicode=unicode)} longer{after}")
-    if measured.peak_bytes and measured.base_peak_bytes:
-        ratio = measured.peak_bytes / measured.base_peak_bytes
-        if not 0.9 < ratio < 1.1:
-            found.append(f"peak memory {ratio:.2g} times as much")
-    return found
-
-
-def _difference(numerics: Numerics) -> str:
-    what = "losses" if numerics.of == "loss" else "outputs"
-    over = f"over {plural(numerics.steps, 'step')}"
-    if numerics.largest == 0:
-        return f"{what} equal to the last bit {over}"
-    return f"{what} differ by at most {numerics.largest:.0e} {over}, {numerics.last:.0e} in the last"
+def _measured_parts(remedy: Remedy, measured: Measured, *, unicode: bool) -> Iterator[str]:
+    yield tr("{times} measured", times=times(measured))
+    if remedy.predicted is not None and remedy.held is not None:
+        expected = times(remedy.predicted)
+        yield (
+            tr("as predicted ({times})", times=expected)
+            if remedy.held
+            else tr("not as predicted ({times})", times=expected)
+        )
+    yield from measured_parts(remedy, measured, unicode=unicode)

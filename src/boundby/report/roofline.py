@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from boundby.report.levels import Level
 from boundby.report.machine_summary import best_products, levels_of, typical_curve
+from boundby.results.language import tr
 from boundby.results.machine import Ceiling, Machine
 from boundby.results.units import format_size
 
@@ -21,9 +22,6 @@ _MARGIN = 10.0
 _HEADROOM = 1.8
 _MOST_ROOFS = 6
 _NATIVE = "native"
-NATIVE_NAME = "hardware"
-_MAIN_MEMORY = "main memory"
-_CACHES = "caches"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +119,10 @@ def _native_roofs(machine: Machine) -> list[Line]:
     peaks: dict[str, Ceiling] = {}
     for one in machine.ceilings:
         if one.stack == _NATIVE and one.unit == "flop/s" and one.threads == machine.description.threads:
-            dtype = one.dtype or "any"
+            dtype = one.dtype or tr("any")
             if dtype not in peaks or one.value > peaks[dtype].value:
                 peaks[dtype] = one
-    return [Line(name=f"{dtype} {NATIVE_NAME}", ceiling=one, native=True) for dtype, one in peaks.items()]
+    return [Line(name=tr("{dtype} hardware", dtype=dtype), ceiling=one, native=True) for dtype, one in peaks.items()]
 
 
 def _slopes(machine: Machine) -> tuple[Line, ...]:
@@ -137,14 +135,17 @@ def _slopes(machine: Machine) -> tuple[Line, ...]:
         return ()
     main = curve[-1]
     levels = [
-        Line(name=f"up to {format_size(level.largest_bytes, digits=2)}", ceiling=_as_ceiling(main, level))
+        Line(
+            name=tr("up to {size}", size=format_size(level.largest_bytes, digits=2)),
+            ceiling=_as_ceiling(main, level),
+        )
         for level in levels_of(curve)
         if level.bytes_per_s.value > main.value
     ]
     fastest = max(curve, key=lambda one: one.value)
     if not levels and fastest.value > main.value:
-        levels = [Line(name=_CACHES, ceiling=fastest)]
-    return (*levels, Line(name=_MAIN_MEMORY, ceiling=main))
+        levels = [Line(name=tr("caches"), ceiling=fastest)]
+    return (*levels, Line(name=tr("main memory"), ceiling=main))
 
 
 def _as_ceiling(main: Ceiling, level: Level) -> Ceiling:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
+from boundby.report.machine_summary import source_words
 from boundby.report.roofline import Line, Roofline, decades, roofline
-from boundby.report.safe_text import clean
+from boundby.report.safe_text import clean, elide
 from boundby.results.errors import BoundbyError
+from boundby.results.language import tr, trn
 from boundby.results.machine import Machine
-from boundby.results.units import digits_for, format_rate, format_si, plural
+from boundby.results.units import digits_for, format_rate, format_si
 
 WIDTH, HEIGHT = 960, 600
 _LEFT, _RIGHT, _TOP, _BOTTOM = 110.0, 750.0, 80.0, 480.0
@@ -58,8 +60,8 @@ def render_picture(machine: Machine) -> str:
     if chart is None:
         raise BoundbyError(
             "no-roofline",
-            "There is no roofline to draw: it takes ceilings of matrix products and of bandwidth.",
-            "Measure them with `boundby machine --again`, or write a .json file.",
+            tr("There is no roofline to draw: it takes ceilings of matrix products and of bandwidth."),
+            tr("Measure them with `boundby machine --again`, or write a .json file."),
         )
     scales = _Scales(chart)
     text: str = _template().render(
@@ -69,7 +71,12 @@ def render_picture(machine: Machine) -> str:
         right=_RIGHT,
         top=_TOP,
         bottom=_BOTTOM,
-        title=_short(f"Roofline of {machine.description.cpu or 'an unknown processor'}", _LONGEST_TITLE),
+        title=_short(
+            tr("Roofline of {processor}", processor=machine.description.cpu or tr("an unknown processor")),
+            _LONGEST_TITLE,
+        ),
+        x_words=tr("arithmetic intensity (FLOP/byte)"),
+        y_words=tr("within reach (FLOP/s)"),
         subtitle=_short(_subtitle(machine), _LONGEST_NOTE),
         description=_description(chart),
         x_ticks=[{"place": scales.x(value), "text": f"{value:,.6g}"} for value in decades(*chart.x)],
@@ -141,7 +148,9 @@ def _ridges(chart: Roofline, scales: _Scales) -> Iterator[dict[str, object]]:
         yield {
             "x": scales.x(ridge.flop_per_byte),
             "y": scales.y(ridge.flop_per_s),
-            "text": f"{clean(ridge.roof.name, unicode=True)}: main memory binds below {number}",
+            "text": tr(
+                "{name}: main memory binds below {number}", name=clean(ridge.roof.name, unicode=True), number=number
+            ),
             "label": number.removesuffix(" FLOP/byte"),
             # One below the other, since neighbours may be nearer than a number is wide.
             "label_y": _BOTTOM - 8 - _LINE_HEIGHT * (place % 3),
@@ -178,8 +187,14 @@ def _roof_labels(chart: Roofline, scales: _Scales) -> Iterator[dict[str, object]
 
 def _subtitle(machine: Machine) -> str:
     about = machine.description
-    cores = f"{plural(about.threads, 'thread')} on {plural(about.usable_cores, 'usable core')}"
-    return f"{cores}, torch {about.torch or 'unknown'}, Python {about.python}, {about.os}"
+    return tr(
+        "{threads} on {cores}, torch {torch}, Python {python}, {os}",
+        threads=trn("{count} thread", "{count} threads", about.threads),
+        cores=trn("{count} usable core", "{count} usable cores", about.usable_cores),
+        torch=about.torch or tr("unknown"),
+        python=about.python,
+        os=about.os,
+    )
 
 
 def _description(chart: Roofline) -> str:
@@ -189,19 +204,36 @@ def _description(chart: Roofline) -> str:
     ridges = ", ".join(
         f"{ridge.roof.name} {format_si(ridge.flop_per_byte, 'FLOP/byte', digits=2)}" for ridge in chart.ridges
     )
-    return clean(f"Matrix products: {roofs}. Memory: {slopes}. Ridge points: {ridges}.", unicode=True)
+    return clean(
+        tr(
+            "Matrix products: {roofs}. Memory: {slopes}. Ridge points: {ridges}.",
+            roofs=roofs,
+            slopes=slopes,
+            ridges=ridges,
+        ),
+        unicode=True,
+    )
 
 
 def _notes(machine: Machine, chart: Roofline) -> Iterator[str]:
     sources = sorted({line.ceiling.source for line in (*chart.roofs, *chart.slopes)})
-    when = f" {machine.description.measured_at}" if machine.description.measured_at else ""
-    yield f"{' and '.join(sources).capitalize()} by boundby{when}. Shaded: the band of each ceiling."
-    yield "Bytes are those an operation reads and writes. To the left of a ridge point main memory binds."
+    joined = reduce(
+        lambda first, second: tr("{first} and {second}", first=first, second=second),
+        [source_words(source) for source in sources],
+    )
+    how = f"{joined[:1].upper()}{joined[1:]}"
+    when = machine.description.measured_at
+    yield (
+        tr("{how} by boundby {when}. Shaded: the band of each ceiling.", how=how, when=when)
+        if when
+        else tr("{how} by boundby. Shaded: the band of each ceiling.", how=how)
+    )
+    yield tr("Bytes are those an operation reads and writes. To the left of a ridge point main memory binds.")
     if chart.below:
         low = ", ".join(f"{line.name} {format_rate(line.ceiling.value, 'flop/s', digits=2)}" for line in chart.below)
-        yield f"Below the picture: {low}."
+        yield tr("Below the picture: {limits}.", limits=low)
 
 
 def _short(text: str, length: int) -> str:
     shown = clean(text, unicode=True)
-    return shown if len(shown) <= length else f"{shown[: length - 1]}…"
+    return elide(shown, length, unicode=True)

@@ -11,8 +11,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from boundby.report.page import heading, indented
-from boundby.report.roofline import NATIVE_NAME, Line, Roofline, decades, roofline
+from boundby.report.roofline import Line, Roofline, decades, roofline
 from boundby.report.safe_text import clean, elide
+from boundby.results.language import tr
 from boundby.results.machine import Machine
 from boundby.results.units import digits_for, format_rate
 
@@ -88,13 +89,17 @@ class _Canvas:
 
     def write(self, text: str, row: int, column: int) -> bool:
         """Writes words where nothing is in their way, a blank on either side; whether there was room."""
-        room = range(column - 1, column + len(text) + 1)
-        if column < 0 or column + len(text) > self.columns or not 0 <= row < ROWS:
+        end = column + cell_len(text)
+        if column < 0 or end > self.columns or not 0 <= row < ROWS:
             return False
-        if any((row, one) in self.cells for one in room):
+        if any((row, one) in self.cells for one in range(column - 1, end + 1)):
             return False
-        for offset, character in enumerate(text):
-            self.cells[row, column + offset] = character
+        for character in text:
+            self.cells[row, column] = character
+            # The second cell of a wide character holds nothing of its own.
+            for beyond in range(column + 1, column + cell_len(character)):
+                self.cells[row, beyond] = ""
+            column += cell_len(character)
         return True
 
     def line(self, row: int) -> str:
@@ -125,7 +130,7 @@ def render_roofline(machine: Machine, *, width: int, unicode: bool) -> Iterator[
     margin = _right_margin(chart, rows, labels)
 
     yield ""
-    yield heading("Roofline", "FLOP/s within reach, by the FLOP done a byte moved")
+    yield heading(tr("Roofline"), tr("FLOP/s within reach, by the FLOP done a byte moved"))
     ticks = {round(canvas.row(value)): _tick(value / size) for value in decades(*chart.y)}
     bar, corner, tick, base = ("│", "└", "┤", "─") if unicode else ("|", "+", "+", "-")
     yield Text(f"{unit:>{_LEFT}}", style="dim")
@@ -133,7 +138,7 @@ def render_roofline(machine: Machine, *, width: int, unicode: bool) -> Iterator[
         edge = tick if row in ticks else bar
         label = margin.get(row, "")
         if cell_len(label) > right:
-            label = elide(label.replace(NATIVE_NAME, "hw"), right, unicode=unicode)
+            label = elide(label.replace(tr("hardware"), tr("hw")), right, unicode=unicode)
         yield Text(f"{ticks.get(row, ''):>{_LEFT}} {edge}{canvas.line(row)} {label}", no_wrap=True, overflow="crop")
     yield Text(f"{'':{_LEFT}} {corner}{base * canvas.columns}")
     yield Text(f"{'':{_LEFT + 2}}{_x_labels(canvas)}", no_wrap=True, overflow="crop")
@@ -172,7 +177,7 @@ def _name_slope(canvas: _Canvas, line: Line, places: dict[int, int], *, unicode:
     text = _slope_label(line, unicode=unicode)
     above = line is canvas.chart.slopes[0] and len(canvas.chart.slopes) > 1
     for column, row in sorted(places.items(), reverse=above):
-        if canvas.write(text, row, column - 2 - len(text) if above else column + 4):
+        if canvas.write(text, row, column - 2 - cell_len(text) if above else column + 4):
             return True
     return False
 
@@ -191,7 +196,12 @@ def _x_labels(canvas: _Canvas) -> str:
 
 def _legend(chart: Roofline, unnamed: list[Line], *, unicode: bool) -> Iterator[RenderableType]:
     yield indented(
-        Text(f"{'●' if unicode else 'o'} ridge point: main memory binds to its left, arithmetic to its right")
+        Text(
+            tr(
+                "{mark} ridge point: main memory binds to its left, arithmetic to its right",
+                mark="●" if unicode else "o",
+            )
+        )
     )
     for line in unnamed:
         yield indented(Text(_slope_label(line, unicode=unicode)))
@@ -200,4 +210,4 @@ def _legend(chart: Roofline, unnamed: list[Line], *, unicode: bool) -> Iterator[
             f"{clean(line.name, unicode=unicode)} {format_rate(line.ceiling.value, 'flop/s', digits=2)}"
             for line in chart.below
         )
-        yield indented(Text(f"below the chart: {low}", style="dim"))
+        yield indented(Text(tr("below the chart: {limits}", limits=low), style="dim"))

@@ -10,6 +10,8 @@ import os
 
 from rich.cells import cell_len, set_cell_size
 
+from boundby.results.language import language
+
 # By their names, since the look-alikes are hard to tell apart in source.
 _IN_ASCII = str.maketrans(
     {
@@ -31,13 +33,18 @@ def clean(text: str, *, unicode: bool) -> str:
 
     Args:
         text: any text.
-        unicode: whether characters beyond ASCII may stay; they become ASCII look-alikes or escapes otherwise.
+        unicode: whether characters beyond ASCII may stay; they become ASCII look-alikes or escapes otherwise, and in
+            a language that is not written in ASCII look-alikes only.
     """
     shown = "".join(
         character if character.isprintable() else " " if character.isspace() else _escaped(character)
         for character in text
     )
-    return shown if unicode else shown.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode()
+    if unicode:
+        return shown
+    plain = shown.translate(_IN_ASCII)
+    # A stream without block characters may well write Chinese: what it cannot write is escaped as it is written.
+    return plain.encode("ascii", "backslashreplace").decode() if language() == "en" else plain
 
 
 def clean_lines(text: str) -> str:

@@ -12,6 +12,7 @@ from boundby.report.document import Block, Bullets, Document, Paragraph, Section
 from boundby.results.language import language, tr
 from boundby.results.scaling import Scaling
 from boundby.scaling.laws import amdahl, gustafson, usl
+from boundby.scaling.summary import unit_words
 
 # A line over more doublings than this has a point at every second one.
 _DOUBLINGS = 12
@@ -60,7 +61,7 @@ def _sections(scaling: Scaling) -> Iterator[Section]:
     if scaling.laws:
         yield Section(title=tr("Both laws"), blocks=tuple(_law_blocks(scaling)))
     if scaling.findings:
-        items = tuple(f"{one.message}. {one.advice} [{one.code}]" for one in scaling.findings)
+        items = tuple(words.remark_words(one) for one in scaling.findings)
         yield Section(title=tr("What to be wary of"), blocks=(Bullets(items=items),))
 
 
@@ -127,9 +128,9 @@ def _chart(scaling: Scaling) -> Chart:
         lines.append(_curve(tr("universal law, fitted"), lambda n: usl(n, *parts), most))
     return Chart(
         name="speed-ups",
-        title=tr("Speed-up by {unit}", unit=scaling.unit),
+        title=tr("Speed-up by {unit}", unit=unit_words(scaling.unit)),
         summary=words.sentence(scaling),
-        x=Axis(name=scaling.unit, scale="log"),
+        x=Axis(name=unit_words(scaling.unit), scale="log"),
         y=Axis(name=tr("speed-up"), scale="log"),
         lines=tuple(lines),
     )

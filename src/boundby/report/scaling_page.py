@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -79,16 +80,13 @@ def _parts(scaling: Scaling, width: int, *, unicode: bool, next_command: str) ->
         yield ""
         yield heading(tr("What to be wary of"))
         yield bullets(
-            (
-                (Text(clean(f"{one.message}. {one.advice} [{one.code}]", unicode=unicode)), "")
-                for one in scaling.findings
-            ),
+            ((Text(clean(words.remark_words(one), unicode=unicode)), "") for one in scaling.findings),
             mark="  !",
             mark_width=4,
         )
     if next_command:
         yield ""
-        yield Text.assemble(("Next     ", "dim"), clean(next_command, unicode=unicode))
+        yield Text.assemble((tr("Next     "), "dim"), clean(next_command, unicode=unicode))
 
 
 def _points_title(scaling: Scaling) -> tuple[str, str]:
@@ -96,7 +94,7 @@ def _points_title(scaling: Scaling) -> tuple[str, str]:
     if scaling.origin == "measured":
         note = tr("medians of turns; {karp_flatt}", karp_flatt=karp_flatt)
         if any(one.oversubscribed for one in scaling.points):
-            note += tr("; * more threads than usable cores")
+            note = tr("{note}; * more threads than usable cores", note=note)
         return tr("Measured here"), note
     return tr("As given"), tr("bands are those of the digits; {karp_flatt}", karp_flatt=karp_flatt)
 
@@ -134,7 +132,8 @@ def plot_lines(scaling: Scaling, *, width: int, unicode: bool) -> list[str]:
     longest = max(value for _, value, _ in bars)
     columns = max(10, width - _LEFT - _RIGHT - 2)
     return [
-        f"{name:>{_LEFT}} {mark * max(1, round(columns * value / longest))} {words.number(value)}x"
+        f"{' ' * (_LEFT - cell_len(name))}{name} {mark * max(1, round(columns * value / longest))} "
+        f"{words.number(value)}x"
         for name, value, mark in bars
     ]
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
+from boundby.results.machine import Finding
 from boundby.results.scaling import LawValue, Projection, Scaling, ScalingPoint, UslFit
 from boundby.results.units import format_percent, format_percent_range, format_time_band
-from boundby.scaling.summary import LARGEST_MISS, describes
+from boundby.scaling.summary import LARGEST_MISS, describes, unit_words
 
 NOTHING = "-"
 
@@ -17,7 +18,8 @@ def sentence(scaling: Scaling) -> str:
     """The answer in a sentence or two, with a warning where other load may have made it."""
     said = _sentence(scaling)
     if any(one.code == "scaling-load" for one in scaling.findings):
-        return said + " " + tr("Other processes took the cores meanwhile: do not rely on it.")
+        warning = tr("Other processes took the cores meanwhile: do not rely on it.")
+        return tr("{first} {then}", first=said, then=warning)
     return said
 
 
@@ -58,21 +60,17 @@ def _sentence(scaling: Scaling) -> str:
     if further is None:
         return first
     if universal_is_better(scaling) and further.usl is not None and scaling.usl is not None:
-        return first + " " + _universal_sentence(scaling, further, scaling.usl)
-    if law.limit is None:
-        return (
-            first + " " + tr("By Amdahl's law nothing limits how much more would help; such a law holds only so far.")
-        )
-    return (
-        first
-        + " "
-        + tr(
+        then = _universal_sentence(scaling, further, scaling.usl)
+    elif law.limit is None:
+        then = tr("By Amdahl's law nothing limits how much more would help; such a law holds only so far.")
+    else:
+        then = tr(
             "By Amdahl's law {workers} would be {speedup} as fast (modelled), and no number of them more than {limit}.",
             workers=workers_text(scaling, further.workers),
             speedup=times(further.amdahl),
             limit=limit_text(scaling),
         )
-    )
+    return tr("{first} {then}", first=first, then=then)
 
 
 def _universal_sentence(scaling: Scaling, further: Projection, fit: UslFit) -> str:
@@ -82,8 +80,13 @@ def _universal_sentence(scaling: Scaling, further: Projection, fit: UslFit) -> s
         speedup=times(further.usl) if further.usl is not None else NOTHING,
     )
     if fit.peak_workers is None:
-        return f"{said}."
-    return f"{said}; " + tr("it is fastest at {peak} {unit}.", peak=number(fit.peak_workers, 2), unit=scaling.unit)
+        return tr("{said}.", said=said)
+    return tr(
+        "{said}; it is fastest at {peak} {unit}.",
+        said=said,
+        peak=number(fit.peak_workers, 2),
+        unit=unit_words(scaling.unit),
+    )
 
 
 def universal_is_better(scaling: Scaling) -> bool:
@@ -110,6 +113,11 @@ def _laws_sentence(laws: tuple[LawValue, ...]) -> str:
     )
 
 
+def remark_words(found: Finding) -> str:
+    """A finding whose message is no sentence yet, with its advice and its code."""
+    return tr("{message}. {advice} [{code}]", message=found.message, advice=found.advice, code=found.code)
+
+
 def facts(scaling: Scaling) -> Iterator[tuple[str, str]]:
     """Names and values of what stands beside the sentence."""
     law = scaling.amdahl
@@ -124,10 +132,14 @@ def facts(scaling: Scaling) -> Iterator[tuple[str, str]]:
                 miss=f"{law.largest_miss:.1%}",
                 workers=f"{law.missed_at:,}",
             )
-        yield tr("Serial share"), f"{share_band(law.serial_share)}, {checked}"
+        yield tr("Serial share"), tr("{share}, {checked}", share=share_band(law.serial_share), checked=checked)
         yield (
             tr("Limit"),
-            tr("{limit} with endless {unit} (Amdahl, modelled)", limit=limit_text(scaling), unit=scaling.unit),
+            tr(
+                "{limit} with endless {unit} (Amdahl, modelled)",
+                limit=limit_text(scaling),
+                unit=unit_words(scaling.unit),
+            ),
         )
     if scaling.usl is not None:
         yield tr("Universal law"), usl_text(scaling.usl, scaling.unit)
@@ -163,7 +175,7 @@ def usl_text(fit: UslFit, unit: str) -> str:
         peak = tr(
             "fastest at {peak} {unit} ({low} to {high}, modelled)",
             peak=number(fit.peak_workers, 2),
-            unit=unit,
+            unit=unit_words(unit),
             low=low,
             high=high,
         )
@@ -174,7 +186,7 @@ def point_head(scaling: Scaling) -> tuple[str, ...]:
     """The head of the table of speed-ups."""
     timed = any(one.time_s is not None for one in scaling.points)
     return (
-        scaling.unit,
+        unit_words(scaling.unit),
         *((tr("time"),) if timed else ()),
         tr("speed-up"),
         tr("efficiency"),
@@ -209,7 +221,7 @@ def _karp_flatt(share: Interval) -> str:
 def projection_head(scaling: Scaling) -> tuple[str, ...]:
     """The head of the table of what the laws say of more."""
     return (
-        scaling.unit,
+        unit_words(scaling.unit),
         tr("Amdahl (same job)"),
         *((tr("universal law"),) if scaling.usl is not None else ()),
         tr("Gustafson (job grows)"),
@@ -260,7 +272,11 @@ def limit_text(scaling: Scaling) -> str:
     low = NOTHING if law.limit_low is None else number(law.limit_low, 2)
     high = tr("no end") if law.limit_high is None else number(law.limit_high, 2)
     middle = number(law.limit, 2)
-    return f"{middle}x" if low == middle == high else f"{middle}x ({low} to {high})"
+    return (
+        f"{middle}x"
+        if low == middle == high
+        else tr("{value} ({low} to {high})", value=f"{middle}x", low=low, high=high)
+    )
 
 
 def times(value: Interval) -> str:
@@ -286,7 +302,12 @@ def share_band(value: Interval) -> str:
     if value.low == value.high:
         return text
     if value.high < 1e-2 and value.low >= 0:
-        return f"{text} ({share_text(value.low)} to {share_text(value.high)})"
+        return tr(
+            "{value} ({low} to {high})",
+            value=text,
+            low=share_text(value.low),
+            high=share_text(value.high),
+        )
     return f"{text} ({format_percent_range(value.low, value.high)})"
 
 

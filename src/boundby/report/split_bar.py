@@ -9,9 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from boundby.report.page import heading, indented
+from boundby.report.report_words import listed, share_meaning, share_name
 from boundby.results.interval import Interval
+from boundby.results.language import tr, trn
 from boundby.results.report import SHARES, Report
-from boundby.results.units import format_percent, format_percent_range, format_time, plural
+from boundby.results.units import format_count, format_percent, format_percent_range, format_time
 
 _UNICODE_GLYPHS = dict(zip(SHARES, "█▓▒░═·", strict=True))
 _ASCII_GLYPHS = dict(zip(SHARES, "#=%+~.", strict=True))
@@ -22,14 +24,6 @@ STYLES = {
     "pointwise": "cyan",
     "input": "magenta",
     "unexplained": "bright_black",
-}
-_MEANINGS = {
-    "overhead": "starting ops and running Python",
-    "memory": "moving bytes to and from memory",
-    "matmul": "multiplying matrices",
-    "pointwise": "exp, tanh, add... on each element",
-    "input": "waiting for the next data",
-    "unexplained": "more than the measured limits explain",
 }
 # Narrower pages have no room for the meanings on the shares' own lines.
 _WITH_MEANINGS = 76
@@ -48,10 +42,10 @@ def render_split(report: Report, *, width: int, unicode: bool) -> Iterator[Rende
     glyphs = _UNICODE_GLYPHS if unicode else _ASCII_GLYPHS
     shares: dict[str, Interval] = {name: getattr(report.split, name) for name in SHARES}
     if report.step.steps_watched == 0:
-        yield heading("Where the time of a step goes")
-        yield indented(Text("unknown: no step was watched"))
+        yield heading(tr("Where the time of a step goes"))
+        yield indented(Text(tr("unknown: no step was watched")))
         return
-    yield heading("Where the time of a step goes", "share and its range")
+    yield heading(tr("Where the time of a step goes"), tr("share and its range"))
     bar = Text("  ")
     for name, cells in bar_cells({name: share.value for name, share in shares.items()}, width - 4).items():
         bar.append(glyphs[name] * cells, style=STYLES[name])
@@ -59,7 +53,8 @@ def render_split(report: Report, *, width: int, unicode: bool) -> Iterator[Rende
     yield _legend(report, shares, glyphs, width=width, unicode=unicode)
     folded = [name for name, share in shares.items() if _is_folded(share)]
     if folded:
-        yield indented(Text(f"no time in: {', '.join(folded)}", style="dim"), 4)
+        told = tr("no time in: {shares}", shares=listed([share_name(name) for name in folded]))
+        yield indented(Text(told, style="dim"), 4)
 
 
 def bar_cells(shares: dict[str, float], width: int) -> dict[str, int]:
@@ -95,10 +90,10 @@ def _legend(report: Report, shares: dict[str, Interval], glyphs: dict[str, str],
             continue
         row = [
             Text(f"  {glyphs[name]}", style=STYLES[name]),
-            Text(name),
+            Text(share_name(name)),
             Text(format_percent(share.value), style="bold"),
             Text(_band(share)),
-            Text(_MEANINGS[name], style="dim"),
+            Text(share_meaning(name), style="dim"),
         ]
         legend.add_row(*row[: 5 if with_meaning else 4])
         if name == "overhead":
@@ -111,28 +106,36 @@ def _legend(report: Report, shares: dict[str, Interval], glyphs: dict[str, str],
 def _overhead_parts(report: Report, *, unicode: bool) -> Iterator[tuple[str, float, str]]:
     parts = report.overhead_parts
     meanings = {
-        "dispatch": f"the fixed cost of {plural(report.counts.ops, 'op')}",
-        "host": "Python and autograd between ops",
+        "dispatch": trn("the fixed cost of {count} op", "the fixed cost of {count} ops", report.counts.ops),
+        "host": share_meaning("host"),
         "allocation": _faults(report, unicode=unicode),
     }
+    part_names = {"dispatch": tr("dispatch"), "host": tr("host"), "allocation": tr("allocation")}
     for name, meaning in meanings.items():
         value: float = getattr(parts, name)
         if value >= _FOLDED_BELOW or (name == "allocation" and report.page_faults is not None):
-            yield name, value, meaning
+            yield part_names[name], value, meaning
 
 
 def _faults(report: Report, *, unicode: bool) -> str:
     faults = report.page_faults
     if faults is None:
-        return "page faults in fresh memory"
+        return share_meaning("allocation")
     if faults.per_step == 0:
-        return "no page fault"
-    text = plural(faults.per_step, "page fault")
+        return tr("no page fault")
+    number = format_count(faults.per_step)
+    text = (
+        tr("{number} page fault", number=number) if faults.per_step == 1 else tr("{number} page faults", number=number)
+    )
     if faults.seconds_each is not None:
-        text += f", {format_time(faults.seconds_each, digits=2, unicode=unicode)} each"
+        text = tr(
+            "{faults}, {each} each",
+            faults=text,
+            each=format_time(faults.seconds_each, digits=2, unicode=unicode),
+        )
     if faults.time_s is None:
-        return f"{text}; cost unknown" if faults.seconds_each is None else text
-    return f"{text}: {format_time(faults.time_s, digits=2, unicode=unicode)} a step"
+        return tr("{faults}; cost unknown", faults=text) if faults.seconds_each is None else text
+    return tr("{faults}: {time} a step", faults=text, time=format_time(faults.time_s, digits=2, unicode=unicode))
 
 
 def _band(share: Interval) -> str:

@@ -35,7 +35,10 @@ def sweep_document(sweep: Sweep) -> Document:
 def _sections(sweep: Sweep) -> Iterator[Section]:
     yield Section(title=tr("Times"), blocks=(_chart(sweep), _each(sweep)))
     if sweep.findings:
-        items = tuple(f"{one.message}. {one.advice} [{one.code}]" for one in sweep.findings)
+        items = tuple(
+            tr("{message}. {advice} [{code}]", message=one.message, advice=one.advice, code=one.code)
+            for one in sweep.findings
+        )
         yield Section(title=tr("What could spoil the measurement"), blocks=(Bullets(items=items),))
 
 
@@ -51,7 +54,11 @@ def _chart(sweep: Sweep) -> Chart:
     return Chart(
         name="times",
         title=tr("Time of a call"),
-        summary=tr("Points are medians, bands the middle half of the times; the dashed line is the fit.") + " " + miss,
+        summary=tr(
+            "{first} {then}",
+            first=tr("Points are medians, bands the middle half of the times; the dashed line is the fit."),
+            then=miss,
+        ),
         x=Axis(name=sweep.argument, scale="log"),
         y=Axis(name=tr("time a call"), unit="s", scale="log"),
         lines=(

@@ -12,8 +12,10 @@ from rich.text import Text
 from boundby.report.page import bullets, heading, page_width, render_page
 from boundby.report.safe_text import clean
 from boundby.results.interval import Interval
+from boundby.results.language import tr, trn
+from boundby.results.machine import Finding
 from boundby.results.sweep import GrowthFit, Sweep
-from boundby.results.units import digits_for, format_count, format_time, format_time_band, plural
+from boundby.results.units import digits_for, format_count, format_time, format_time_band
 
 _PLOT_ROWS = 12
 _MARGIN = 12
@@ -35,9 +37,9 @@ def render_sweep(sweep: Sweep, *, width: int, color: bool, unicode: bool, next_c
 
 
 def _parts(sweep: Sweep, width: int, *, unicode: bool, next_command: str) -> Iterator[RenderableType]:
-    yield Text(clean(_sentence(sweep, unicode=unicode), unicode=unicode), style="bold")
+    yield Text(clean(sweep_sentence(sweep, unicode=unicode), unicode=unicode), style="bold")
     yield ""
-    facts = _facts(sweep, unicode=unicode)
+    facts = sweep_facts(sweep, unicode=unicode)
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -45,61 +47,117 @@ def _parts(sweep: Sweep, width: int, *, unicode: bool, next_command: str) -> Ite
         table.add_row(Text(name, style="dim"), Text(clean(text, unicode=unicode)))
     yield table
     yield ""
-    yield heading("Times", "of a call, the median and the middle half")
+    yield heading(tr("Times"), tr("of a call, the median and the middle half"))
     yield _times(sweep, unicode=unicode)
     yield ""
     shape = "·" if unicode else "."
     dot = "●" if unicode else "o"
-    yield heading("Plot", f"{dot} measured, {shape} fitted; both axes logarithmic")
+    yield heading(tr("Plot"), tr("{dot} measured, {shape} fitted; both axes logarithmic", dot=dot, shape=shape))
     for line in plot_lines(sweep, width=width, unicode=unicode):
         yield Text(line, no_wrap=True)
     if sweep.findings:
         yield ""
-        yield heading("What could spoil the measurement")
+        yield heading(tr("What could spoil the measurement"))
         yield bullets(
-            ((Text(clean(f"{one.message}. {one.advice} [{one.code}]", unicode=unicode)), "") for one in sweep.findings),
+            ((Text(clean(sweep_remark(one), unicode=unicode)), "") for one in sweep.findings),
             mark="  !",
             mark_width=4,
         )
     if next_command:
         yield ""
-        yield Text.assemble(("Next     ", "dim"), clean(next_command, unicode=unicode))
+        yield Text.assemble((tr("Next     "), "dim"), clean(next_command, unicode=unicode))
 
 
-def _sentence(sweep: Sweep, *, unicode: bool) -> str:
+def sweep_remark(found: Finding) -> str:
+    """A finding whose message is no sentence yet, with its advice and its code."""
+    return tr("{message}. {advice} [{code}]", message=found.message, advice=found.advice, code=found.code)
+
+
+def sweep_sentence(sweep: Sweep, *, unicode: bool) -> str:
+    """What a call takes, and from which size on the growing part is most of it."""
     fit, name = sweep.fit, sweep.argument
-    what = "A call and its backward pass take" if sweep.backward else "A call takes"
     fixed = format_time(fit.fixed_s.value, digits=2, unicode=unicode)
     if fit.rate_per_s is None or fit.half_at is None:
-        return f"{what} {fixed} whatever the {name}: time does not clearly grow with it."
+        if sweep.backward:
+            return tr(
+                "A call and its backward pass take {fixed} whatever the {name}: time does not clearly grow with it.",
+                fixed=fixed,
+                name=name,
+            )
+        return tr(
+            "A call takes {fixed} whatever the {name}: time does not clearly grow with it.", fixed=fixed, name=name
+        )
     each = format_time(fit.each_s.value, digits=2, unicode=unicode)
     if fit.half_at.value < sweep.points[0].at and fit.fixed_s.value * 10 < sweep.points[0].time_s.value:
-        return f"{what} {each} for each {_unit(fit, name)}, and hardly any fixed cost: a larger {name} is no cheaper."
-    half = _number(fit.half_at.value)
-    return f"{what} {fixed} and {each} for each {_unit(fit, name)}: at {name} {half} both parts are as long."
+        words = {"each": each, "unit": _unit(fit, name), "name": name}
+        if sweep.backward:
+            return tr(
+                "A call and its backward pass take {each} for each of {unit}, and hardly any fixed cost: a larger "
+                "{name} is no cheaper.",
+                **words,
+            )
+        return tr(
+            "A call takes {each} for each of {unit}, and hardly any fixed cost: a larger {name} is no cheaper.", **words
+        )
+    words = {
+        "fixed": fixed,
+        "each": each,
+        "unit": _unit(fit, name),
+        "name": name,
+        "half": _number(fit.half_at.value),
+    }
+    if sweep.backward:
+        return tr(
+            "A call and its backward pass take {fixed} and {each} for each of {unit}: at {name} {half} both parts are "
+            "as long.",
+            **words,
+        )
+    return tr("A call takes {fixed} and {each} for each of {unit}: at {name} {half} both parts are as long.", **words)
 
 
 def _unit(fit: GrowthFit, name: str) -> str:
-    return f"of {name}" if fit.power == 1 else f"of {name}^{fit.power}"
+    return name if fit.power == 1 else f"{name}^{fit.power}"
 
 
-def _facts(sweep: Sweep, *, unicode: bool) -> Iterator[tuple[str, str]]:
+def sweep_facts(sweep: Sweep, *, unicode: bool) -> Iterator[tuple[str, str]]:
+    """What the fit says, each figure with its name and its band."""
     fit, name = sweep.fit, sweep.argument
-    yield "Fixed", format_time_band(fit.fixed_s.value, fit.fixed_s.low, fit.fixed_s.high, unicode=unicode)
+    yield tr("Fixed"), format_time_band(fit.fixed_s.value, fit.fixed_s.low, fit.fixed_s.high, unicode=unicode)
     each = format_time_band(fit.each_s.value, fit.each_s.low, fit.each_s.high, unicode=unicode)
-    yield "Each", f"{each} for each {_unit(fit, name)}"
+    yield tr("Each"), tr("{each} for each of {unit}", each=each, unit=_unit(fit, name))
     if fit.rate_per_s is not None:
-        yield "Rate", f"{_band(fit.rate_per_s)} {_unit(fit, name)} a second, approached at large {name}"
+        yield (
+            tr("Rate"),
+            tr(
+                "{band} of {unit} a second, approached at large {name}",
+                band=_band(fit.rate_per_s),
+                unit=_unit(fit, name),
+                name=name,
+            ),
+        )
     if fit.half_at is not None:
         nine = fit.half_at.value * _NINE_TENTHS ** (1.0 / fit.power)
         yield (
-            "Half",
-            f"half of that rate at {name} {_band(fit.half_at)}, nine tenths at {_number(nine)}"
+            tr("Half"),
+            tr(
+                "half of that rate at {name} {band}, nine tenths at {number}",
+                name=name,
+                band=_band(fit.half_at),
+                number=_number(nine),
+            )
             if nine >= 0.5
-            else "there is no size at which the fixed cost matters",
+            else tr("there is no size at which the fixed cost matters"),
         )
-    yield "Fit", f"misses no time by more than {fit.largest_miss:.1%} ({name} {fit.missed_at})"
-    yield "Target", f"{sweep.target}, {plural(sweep.threads, 'thread')}"
+    yield (
+        tr("Fit"),
+        tr(
+            "misses no time by more than {miss} ({name} {at})",
+            miss=f"{fit.largest_miss:.1%}",
+            name=name,
+            at=fit.missed_at,
+        ),
+    )
+    yield tr("Target"), f"{sweep.target}, {trn('{count} thread', '{count} threads', sweep.threads)}"
 
 
 def _band(value: Interval) -> str:
@@ -121,7 +179,7 @@ def _times(sweep: Sweep, *, unicode: bool) -> Table:
     for justify in ("right", "left", "right", "right"):
         table.add_column(justify=justify, overflow="fold")
     unit = sweep.argument if sweep.fit.power == 1 else f"{sweep.argument}^{sweep.fit.power}"
-    titles = (f"  {sweep.argument}", "time", "fitted", f"for each {unit}")
+    titles = (f"  {sweep.argument}", tr("time"), tr("fitted"), tr("for each {unit}", unit=unit))
     table.add_row(*(Text(clean(title, unicode=unicode), style="dim") for title in titles))
     for point in sweep.points:
         time = point.time_s

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from boundby.report.costliest import render_costliest
+from boundby.report.machine_summary import source_words
 from boundby.report.next_command import next_command as fitting_command
-from boundby.report.page import bullets, heading, page_width, render_page
+from boundby.report.page import bullets, finding_text, heading, page_width, render_page
 from boundby.report.remedies_text import render_remedies
+from boundby.report.report_words import listed
 from boundby.report.safe_text import clean, elide, elide_middle
 from boundby.report.split_bar import render_split
+from boundby.results.language import tr, trn
+from boundby.results.machine import Finding
 from boundby.results.report import Report
 from boundby.results.units import (
     format_percent,
@@ -21,11 +25,8 @@ from boundby.results.units import (
     format_si,
     format_size,
     format_time_band,
-    plural,
 )
 
-_KINDS = {"training": "a training step", "inference": "an inference step", "callable": "a call"}
-_EVENTS = {"training": "optimizer step", "inference": "module call", "callable": "call"}
 _SHOWN_UNMODELLED = 5
 _SHOWN_CLASSES = 4
 _LONGEST_NAME = 40
@@ -63,12 +64,12 @@ def render_report(
 def _parts(
     report: Report, width: int, *, unicode: bool, folder: str | None, next_command: str | None
 ) -> Iterator[RenderableType]:
-    sentence = clean(report.verdict.sentence, unicode=unicode) or "What bounds this step is unknown."
+    sentence = clean(report.verdict.sentence, unicode=unicode) or tr("What bounds this step is unknown.")
     yield Text(sentence, style="bold")
     yield ""
     tried = any(one.measured is not None or one.failed for one in report.remedies)
     if tried:
-        yield from render_remedies(report.remedies, unicode=unicode)
+        yield from render_remedies(report.remedies, unicode=unicode, past=report.past_trials)
         yield ""
     yield _facts(_step_facts(report, unicode=unicode))
     yield ""
@@ -77,21 +78,27 @@ def _parts(
     yield from render_costliest(report, width=width, unicode=unicode, folder=folder)
     if report.remedies and not tried:
         yield ""
-        yield from render_remedies(report.remedies, unicode=unicode)
-    yield ""
-    yield heading("How far to trust this")
-    yield bullets(((Text(text), "") for text in _trust(report, unicode=unicode)), mark="  -", mark_width=4)
-    if report.findings:
+        yield from render_remedies(report.remedies, unicode=unicode, past=report.past_trials)
+    habits = [one for one in report.findings if one.about == "script"]
+    if habits:
         yield ""
-        yield heading("What could spoil the measurement")
-        yield _findings(report, unicode=unicode)
+        yield heading(tr("Found in the script"))
+        yield _findings(habits, unicode=unicode)
+    yield ""
+    yield heading(tr("How far to trust this"))
+    yield bullets(((Text(text), "") for text in _trust(report, unicode=unicode)), mark="  -", mark_width=4)
+    spoiling = [one for one in report.findings if one.about != "script"]
+    if spoiling:
+        yield ""
+        yield heading(tr("What could spoil the measurement"))
+        yield _findings(spoiling, unicode=unicode)
     if report.verdict.evidence:
         yield ""
-        yield heading("Evidence")
+        yield heading(tr("Evidence"))
         evidence = ((Text(clean(line, unicode=unicode)), "") for line in report.verdict.evidence)
         yield bullets(evidence, mark="  -", mark_width=4)
     yield ""
-    yield _facts([("Next", clean(next_command or fitting_command(report), unicode=unicode))])
+    yield _facts([(tr("Next"), clean(next_command or fitting_command(report), unicode=unicode))])
 
 
 def _facts(facts: list[tuple[str, str]]) -> Table:
@@ -108,98 +115,149 @@ def _step_facts(report: Report, *, unicode: bool) -> list[tuple[str, str]]:
     if step.steps_timed:
         time = format_time_band(step.time_s.median, step.time_s.low, step.time_s.high, unicode=unicode)
     else:
-        time = "time unknown"
-    name = (
-        ""
-        if step.name in ("", "step")
-        else f" ({elide(clean(step.name, unicode=unicode), _LONGEST_NAME, unicode=unicode)})"
+        time = tr("time unknown")
+    kind = {"training": tr("a training step"), "inference": tr("an inference step"), "callable": tr("a call")}[
+        step.kind
+    ]
+    if step.name not in ("", "step"):
+        kind = f"{kind} ({elide(clean(step.name, unicode=unicode), _LONGEST_NAME, unicode=unicode)})"
+    where = tr("the CPU") if step.device == "cpu" else clean(step.device, unicode=unicode)
+    told = trn(
+        "{time}, {kind} on {count} thread of {where}",
+        "{time}, {kind} on {count} threads of {where}",
+        step.threads,
+        time=time,
+        kind=kind,
+        where=where,
     )
-    where = "the CPU" if step.device == "cpu" else clean(step.device, unicode=unicode)
-    facts = [("Step", f"{time}, {_KINDS[step.kind]}{name} on {plural(step.threads, 'thread')} of {where}")]
-    steps = f"{plural(step.steps_timed, 'step')} timed with nothing watching, {step.steps_watched} watched"
-    if step.warmup_steps:
-        steps += f", after {step.warmup_steps} to warm up"
-    if step.events_per_step > 1:
-        steps += f"; a step is a cycle of {plural(step.events_per_step, _EVENTS[step.kind])}"
-    facts.append(("Steps", steps))
+    facts = [(tr("Step"), told), (tr("Steps"), _steps(report))]
     if counts.ops:
-        work = f"{plural(counts.ops, 'op')} a step, {plural(counts.launches, 'launch', 'launches')} (ops that do work)"
-        flops = counts.matmul_flops + counts.pointwise_flops
-        moved = f"{format_size(counts.bytes_read)} read, {format_size(counts.bytes_written)} written"
-        facts.append(("Work", f"{work}; {format_si(flops, 'FLOP')}; {moved}"))
-    facts.append(("Machine", _machine(report, unicode=unicode)))
+        work = tr(
+            "{ops} a step, {launches} (ops that do work); {flops}; {read} read, {written} written",
+            ops=trn("{count} op", "{count} ops", counts.ops),
+            launches=trn("{count} launch", "{count} launches", counts.launches),
+            flops=format_si(counts.matmul_flops + counts.pointwise_flops, "FLOP"),
+            read=format_size(counts.bytes_read),
+            written=format_size(counts.bytes_written),
+        )
+        facts.append((tr("Work"), work))
+    facts.append((tr("Machine"), _machine(report, unicode=unicode)))
     return facts
+
+
+def _steps(report: Report) -> str:
+    step = report.step
+    steps = trn(
+        "{count} step timed with nothing watching, {watched} watched",
+        "{count} steps timed with nothing watching, {watched} watched",
+        step.steps_timed,
+        watched=str(step.steps_watched),
+    )
+    if step.warmup_steps:
+        steps = tr("{steps}, after {warmup} to warm up", steps=steps, warmup=str(step.warmup_steps))
+    if step.events_per_step > 1:
+        count = step.events_per_step
+        events = {
+            "training": trn("{count} optimizer step", "{count} optimizer steps", count),
+            "inference": trn("{count} module call", "{count} module calls", count),
+            "callable": trn("{count} call", "{count} calls", count),
+        }[step.kind]
+        steps = tr("{steps}; a step is a cycle of {events}", steps=steps, events=events)
+    return steps
 
 
 def _machine(report: Report, *, unicode: bool) -> str:
     about = report.machine.description
-    parts = [clean(about.cpu, unicode=unicode) if about.cpu else "processor unknown"]
-    parts.append(plural(about.usable_cores, "usable core"))
+    parts = [clean(about.cpu, unicode=unicode) if about.cpu else tr("processor unknown")]
+    parts.append(trn("{count} usable core", "{count} usable cores", about.usable_cores))
     if about.torch:
         parts.append(f"torch {clean(about.torch, unicode=unicode)}")
-    return ", ".join(parts)
+    return listed(parts)
 
 
 def _trust(report: Report, *, unicode: bool) -> Iterator[str]:
     yield _reconciliation(report)
     yield _unmodelled(report, unicode=unicode)
-    sources = sorted({ceiling.source for ceiling in report.machine.ceilings} - {"measured"})
+    ceilings = report.machine.ceilings
+    sources = sorted({ceiling.source for ceiling in ceilings} - {"measured"})
     if sources:
-        others = sum(ceiling.source != "measured" for ceiling in report.machine.ceilings)
-        total = len(report.machine.ceilings)
-        yield f"Not measured on this machine: {others} of the {total} limits ({', '.join(sources)})."
-    elif not report.machine.ceilings:
-        yield "No limit of this machine was measured, so no floor is known."
+        yield tr(
+            "Not measured on this machine: {others} of the {total} limits ({sources}).",
+            others=str(sum(ceiling.source != "measured" for ceiling in ceilings)),
+            total=str(len(ceilings)),
+            sources=listed([source_words(one) for one in sources]),
+        )
+    elif not ceilings:
+        yield tr("No limit of this machine was measured, so no floor is known.")
     classes = sorted(report.step.classes, key=lambda one: one.steps, reverse=True)
     if len(classes) > 1:
-        shown = [f"{one.steps} with {plural(one.ops, 'op')}" for one in classes[:_SHOWN_CLASSES]]
-        rest = len(classes) - len(shown)
-        listed = ", ".join(shown) + (f", and {plural(rest, 'more kind')}" if rest else "")
-        yield f"The watched steps are of {len(classes)} kinds: {listed}."
+        shown = listed(
+            [
+                tr("{steps} with {ops}", steps=str(one.steps), ops=trn("{count} op", "{count} ops", one.ops))
+                for one in classes[:_SHOWN_CLASSES]
+            ]
+        )
+        rest = len(classes) - _SHOWN_CLASSES
+        if rest > 0:
+            shown = tr("{shown}, and {rest}", shown=shown, rest=trn("{count} more kind", "{count} more kinds", rest))
+        yield tr("The watched steps are of {kinds} kinds: {shown}.", kinds=str(len(classes)), shown=shown)
 
 
 def _reconciliation(report: Report) -> str:
     known = report.reconciliation
     if known is None:
-        reason = (
-            "no step was watched" if report.step.steps_watched == 0 else "watched and unwatched steps do not compare"
+        if report.step.steps_watched == 0:
+            return tr(
+                "How much of the step the watched ops and the gaps between them explain is not known: no step was "
+                "watched."
+            )
+        return tr(
+            "How much of the step the watched ops and the gaps between them explain is not known: watched and "
+            "unwatched steps do not compare."
         )
-        return f"How much of the step the watched ops and the gaps between them explain is not known: {reason}."
     value, band = format_percent(known.value), format_percent_range(known.low, known.high)
     explained = value if value == band else f"{value} ({band})"
-    text = f"Reconciliation: watched ops and the gaps between them explain {explained} of the unwatched step's time"
     if abs(known.value - 1) > _RECONCILED_WITHIN:
-        return f"{text}; the shares may be off by as much as is missing from, or above, 100%."
-    return f"{text}."
+        return tr(
+            "Reconciliation: watched ops and the gaps between them explain {explained} of the unwatched step's time; "
+            "the shares may be off by as much as is missing from, or above, 100%.",
+            explained=explained,
+        )
+    return tr(
+        "Reconciliation: watched ops and the gaps between them explain {explained} of the unwatched step's time.",
+        explained=explained,
+    )
 
 
 def _unmodelled(report: Report, *, unicode: bool) -> str:
     ops = report.counts.unmodelled
     if not ops:
         if report.counts.ops == 0:
-            return "No op was seen, so none was modelled."
-        return "Every op that was seen could be modelled."
+            return tr("No op was seen, so none was modelled.")
+        return tr("Every op that was seen could be modelled.")
     ops = tuple(sorted(ops, key=lambda op: op.share or 0.0, reverse=True))
-    names = [
-        f"{elide_middle(clean(op.name, unicode=unicode), _LONGEST_NAME, unicode=unicode)} ({plural(op.calls, 'call')})"
+    names = ", ".join(
+        trn(
+            "{name} ({count} call)",
+            "{name} ({count} calls)",
+            op.calls,
+            name=elide_middle(clean(op.name, unicode=unicode), _LONGEST_NAME, unicode=unicode),
+        )
         for op in ops[:_SHOWN_UNMODELLED]
-    ]
-    rest = len(ops) - len(names)
-    listed = ", ".join(names) + (f" and {rest} more" if rest else "")
+    )
+    rest = len(ops) - _SHOWN_UNMODELLED
+    if rest > 0:
+        names = trn("{names} and {count} more", "{names} and {count} more", rest, names=names)
     shares = [op.share for op in ops if op.share is not None]
     if not shares:
-        return f"Could not be modelled, share of the step unknown: {listed}."
-    at_least = "" if len(shares) == len(ops) else "at least "
-    return f"Could not be modelled, {at_least}{format_percent(sum(shares))} of the step: {listed}."
+        return tr("Could not be modelled, share of the step unknown: {names}.", names=names)
+    share = format_percent(sum(shares))
+    if len(shares) < len(ops):
+        return tr("Could not be modelled, at least {share} of the step: {names}.", share=share, names=names)
+    return tr("Could not be modelled, {share} of the step: {names}.", share=share, names=names)
 
 
-def _findings(report: Report, *, unicode: bool) -> Table:
-    items = []
-    for finding in report.findings:
-        message = clean(finding.message, unicode=unicode)
-        text = Text(message if message.endswith((".", "!", "?")) else f"{message}.")
-        if finding.advice:
-            text.append(f" {clean(finding.advice, unicode=unicode)}")
-        text.append(f" [{clean(finding.code, unicode=unicode)}]", style="dim")
-        items.append((text, ""))
-    return bullets(items, mark="  !", mark_width=4, style="yellow")
+def _findings(findings: Sequence[Finding], *, unicode: bool) -> Table:
+    return bullets(
+        ((finding_text(one, unicode=unicode), "") for one in findings), mark="  !", mark_width=4, style="yellow"
+    )

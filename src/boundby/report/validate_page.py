@@ -9,16 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from boundby.llm.lacking import Lack, lacks
-from boundby.llm.validate import Compared, Skipped, Summary, summaries, summarise
+from boundby.llm.validate import Compared, Kind, Skipped, Summary, summaries, summarise
 from boundby.report.page import bullets, heading, indented, page_width, render_page
 from boundby.report.safe_text import clean, elide
 from boundby.results.language import tr, trn
-from boundby.results.units import format_percent, format_time, plural
+from boundby.results.units import format_percent, format_time
 
 _WORST = 8
 _WIDE = 76
 _NAME_WIDTH = 26
-_KINDS = {"one device, batch 1": "1 device, batch 1", "one device, batched": "batched", "several devices": "devices"}
 
 
 def render_validation(
@@ -54,34 +53,59 @@ def _parts(
     single = [one for one in unseen if one.kind == "one device, batch 1"]
     main = single or unseen or list(compared)
     if not main:
-        yield Text("No row could be compared.", style="bold")
+        yield Text(tr("No row could be compared."), style="bold")
     else:
         found = summarise("", main)
-        what = "on one device at batch 1" if single else "compared"
+        what = (
+            trn(
+                "{count} measurement on one device at batch 1 that calibration never saw",
+                "{count} measurements on one device at batch 1 that calibration never saw",
+                found.rows,
+            )
+            if single
+            else trn(
+                "{count} measurement compared that calibration never saw",
+                "{count} measurements compared that calibration never saw",
+                found.rows,
+            )
+        )
         yield Text(
-            f"{plural(found.rows, 'measurement')} {what} that calibration never saw: off by "
-            f"{format_percent(found.mean)} on average, {format_percent(found.median)} in the median; "
-            f"{format_percent(found.inside)} lie inside their interval, which is "
-            f"+-{format_percent(found.half_width)} wide in the median.",
+            tr(
+                "{what}: off by {mean} on average, {median} in the median; {inside} lie inside their interval, which "
+                "is +-{half_width} wide in the median.",
+                what=what,
+                mean=format_percent(found.mean),
+                median=format_percent(found.median),
+                inside=format_percent(found.inside),
+                half_width=format_percent(found.half_width),
+            ),
             style="bold",
         )
         yield ""
         yield from _all_groups(compared, unseen, width, unicode=unicode)
         yield ""
         shown = list(compared) if each else sorted(unseen or compared, key=lambda one: -abs(one.error))[:_WORST]
-        yield heading("Rows" if each else "Farthest off", "measured, expected; * calibration saw the row")
+        yield heading(tr("Rows") if each else tr("Farthest off"), tr("measured, expected; * calibration saw the row"))
         yield _rows(shown, width, unicode=unicode)
         yield from _what_lacks(unseen, unicode=unicode)
     if skipped:
         yield ""
-        yield heading("Not compared")
+        yield heading(tr("Not compared"))
         yield bullets(
-            ((Text(clean(f"row {one.row.id}: {one.reason}", unicode=unicode)), "") for one in skipped),
+            (
+                (Text(clean(tr("row {id}: {reason}", id=one.row.id, reason=one.reason), unicode=unicode)), "")
+                for one in skipped
+            ),
             mark="  -",
             mark_width=4,
         )
     yield ""
-    yield Text("Next     boundby validate --rows FILE.csv, for measurements of your own")
+    yield Text(
+        tr(
+            "Next     {command}",
+            command=tr("{command}, for measurements of your own", command="boundby validate --rows FILE.csv"),
+        )
+    )
 
 
 def _what_lacks(unseen: Sequence[Compared], *, unicode: bool) -> Iterator[RenderableType]:
@@ -106,7 +130,8 @@ def lack_text(lack: Lack) -> str:
     devices = "" if worst.row.devices == 1 else f"{_span([one.row.devices for one in lack.rows])} x "
     batches = [one.row.batch for one in lack.rows]
     name = f"{worst.model} {worst.row.weights}, {devices}{worst.row.hardware}, {worst.engine}"
-    name += "" if max(batches) == 1 else ", " + tr("batch {batch}", batch=_span(batches))
+    if max(batches) != 1:
+        name = tr("{row}, batch {batch}", row=name, batch=_span(batches))
     said = trn("{count} row", "{count} rows", len(lack.rows))
     low, high = f"{min(errors):+.0%}", f"{max(errors):+.0%}"
     span = low if low == high else tr("{low} to {high}", low=low, high=high)
@@ -121,37 +146,51 @@ def _span(values: Sequence[float]) -> str:
 def _all_groups(
     compared: Sequence[Compared], unseen: Sequence[Compared], width: int, *, unicode: bool
 ) -> Iterator[RenderableType]:
-    yield heading("Errors", "of expected against measured")
+    yield heading(tr("Errors"), tr("of expected against measured"))
     yield indented(
         Text(
-            "mean and median without sign, bias with it; inside: rows within their interval, width: half of it. Beside "
-            "them the means of three simpler estimates: the roofline, 0.68 of bandwidth, 0.85 of bandwidth + 1.1 ms."
+            tr(
+                "mean and median without sign, bias with it; inside: rows within their interval, width: half of "
+                "it. Beside them the means of three simpler estimates: the roofline, 0.68 of bandwidth, 0.85 of "
+                "bandwidth + 1.1 ms."
+            )
         )
     )
     seen = [one for one in compared if one.used]
-    rows = summaries(unseen, lambda one: f"unseen, {_KINDS[one.kind]}")
-    rows += [summarise("seen by calibration", seen)] if seen else []
+    rows = summaries(unseen, lambda one: _unseen(one.kind))
+    rows += [summarise(tr("seen by calibration"), seen)] if seen else []
     yield _table(rows, width, unicode=unicode)
     groupings: tuple[tuple[str, Callable[[Compared], str]], ...] = (
-        ("By engine", lambda one: one.engine if one.engine_known else f"{one.engine} (no profile)"),
-        ("By kind of hardware", lambda one: one.hardware_kind),
-        ("By weights", lambda one: one.row.weights),
+        (
+            tr("By engine"),
+            lambda one: one.engine if one.engine_known else tr("{engine} (no profile)", engine=one.engine),
+        ),
+        (tr("By kind of hardware"), lambda one: one.hardware_kind),
+        (tr("By weights"), lambda one: one.row.weights),
     )
     single = [one for one in unseen if one.kind == "one device, batch 1"]
     rest = [one for one in unseen if one.kind != "one device, batch 1"]
     for title, by in groupings:
         if single:
             yield ""
-            yield heading(title, "unseen rows, one device, batch 1")
+            yield heading(title, tr("unseen rows, one device, batch 1"))
             yield _table(summaries(single, by), width, unicode=unicode)
     if rest:
         yield ""
         yield heading(
-            "Several devices, and batches", "by what is divided, then by engine; calibration saw none of these"
+            tr("Several devices, and batches"), tr("by what is divided, then by engine; calibration saw none of these")
         )
         yield _table(summaries(rest, _what_is_divided), width, unicode=unicode)
         yield ""
         yield _table(summaries(rest, groupings[0][1]), width, unicode=unicode)
+
+
+def _unseen(kind: Kind) -> str:
+    return {
+        "one device, batch 1": tr("unseen, 1 device, batch 1"),
+        "one device, batched": tr("unseen, batched"),
+        "several devices": tr("unseen, devices"),
+    }[kind]
 
 
 def _what_is_divided(one: Compared) -> str:
@@ -163,7 +202,10 @@ def _what_is_divided(one: Compared) -> str:
 def _table(found: Sequence[Summary], width: int, *, unicode: bool) -> Table:
     wide = width >= _WIDE
     table = Table.grid(padding=(0, 1, 0, 0))
-    head = ["", "rows", "mean", "median", "bias", "inside", "width", "roof", "0.68", "+1.1"]
+    head = [
+        *("", tr("rows"), tr("mean"), tr("median"), tr("bias"), tr("inside"), tr("width"), tr("roof")),
+        *("0.68", "+1.1"),
+    ]
     kept = range(len(head)) if wide else (0, 1, 2, 3, 5)
     for index in kept:
         table.add_column(justify="left" if index == 0 else "right", overflow="fold")
@@ -194,14 +236,15 @@ def _rows(shown: Sequence[Compared], width: int, *, unicode: bool) -> Table:
     for one in shown:
         row = one.row
         devices = "" if row.devices == 1 else f"{row.devices:g} x "
-        batch = "" if row.batch == 1 else f", batch {row.batch}"
-        told = f"{one.model} {row.weights}, {devices}{row.hardware}, {row.engine}{batch}"
-        outside = "" if one.inside else " out"
+        told = f"{one.model} {row.weights}, {devices}{row.hardware}, {row.engine}"
+        if row.batch != 1:
+            told = tr("{row}, batch {batch}", row=told, batch=row.batch)
+        error = f"{one.error:+.0%}"
         table.add_row(
             Text(f"  {elide(clean(row.id, unicode=unicode), 8, unicode=unicode)}{'*' if one.used else ''}"),
             Text(clean(told, unicode=unicode)),
             Text(format_time(row.step_s, unicode=unicode)),
             Text(format_time(one.expected_s.value, unicode=unicode)),
-            Text(f"{one.error:+.0%}{outside}"),
+            Text(error if one.inside else tr("{error} out", error=error)),
         )
     return table

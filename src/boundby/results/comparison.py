@@ -2,7 +2,7 @@
 
 History of the schema ``boundby.comparison``:
 
-* version 1: the first; ``kind`` is ``reports`` or ``machines``.
+* version 1: the first; ``kind`` is ``reports`` or ``machines``. Added since, with a default: ``trials``.
 
 A ratio is always b over a, of the quantity as its unit says it: 1.3 of a time is slower, 1.3 of a rate is faster.
 ``differs`` is None where too little is known to tell.
@@ -17,6 +17,7 @@ import msgspec
 
 from boundby.results.interval import Interval
 from boundby.results.machine import CeilingKind, Finding
+from boundby.results.remedy import Advice
 
 SCHEMA = "boundby.comparison"
 VERSION = 1
@@ -115,9 +116,26 @@ class LineChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportComparison:
-    """Two reports. ``time`` is None, ``split`` and ``lines`` are empty, where times were not to be compared.
+class TrialChange:
+    """A remedy that was tried on one side or both: how many times as fast it made the step; None: not measured there.
 
+    ``differs`` is None where it was measured on one side only. ``advice_a`` and ``advice_b`` are what each made of it,
+    None where it is not named there.
+    """
+
+    name: str
+    a: Interval | None
+    b: Interval | None
+    advice_a: Advice | None
+    advice_b: Advice | None
+    differs: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportComparison:
+    """Two reports.
+
+    Where times were not to be compared, ``time`` is None, and ``split``, ``lines`` and ``trials`` are empty.
     ``lines`` is None where the watched steps of one are so unlike the bare ones that its lines' times say nothing,
     ``counts_equal`` where a side was not counted.
     """
@@ -134,6 +152,7 @@ class ReportComparison:
     groups: tuple[GroupChange, ...]
     split: tuple[ShareChange, ...]
     lines: tuple[LineChange, ...] | None
+    trials: tuple[TrialChange, ...] = ()
     findings: tuple[Finding, ...] = ()
     kind: Literal["reports"] = "reports"
     schema: str = SCHEMA

@@ -11,13 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from boundby.results.documents import decode_document, encode_document
+from boundby.results.language import tr
 from boundby.results.module_tree import CallCounts
 from boundby.results.report import Tool
 
 SCHEMA = "boundby.counts"
 VERSION = 1
-
-_ADVICE = "Write it again with `boundby count -o FILE.json`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,4 +49,11 @@ def decode_counts(data: bytes, *, name: str = "the file") -> CountFile:
     Raises:
         BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
     """
-    return decode_document(data, CountFile, schema=SCHEMA, version=VERSION, name=name, advice=_ADVICE)
+    return decode_document(
+        data,
+        CountFile,
+        schema=SCHEMA,
+        version=VERSION,
+        name=name,
+        advice=tr("Write it again with `{command}`.", command="boundby count -o FILE.json"),
+    )

@@ -102,7 +102,10 @@ class Unmodelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCounts:
-    """Totals of one op name, phase, module path or source line."""
+    """Totals of one op name, phase, module path or source line.
+
+    ``saved_bytes`` is what its ops keep for backward (None: not told apart by such groups).
+    """
 
     name: str
     ops: int = 0
@@ -111,6 +114,7 @@ class GroupCounts:
     pointwise_flops: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    saved_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +126,8 @@ class Counts:
 
     ``ops`` counts aten ops below autograd, views included; ``launches`` those that do work. ``saved_bytes`` are unique
     storages kept for backward without parameters and buffers; ``saved_input_bytes`` is the part of it that are the
-    caller's own input tensors.
+    caller's own input tensors. ``graph_breaks`` are the breaks that torch.compile met in the process, up to the end of
+    the watching (None: not looked at).
     """
 
     ops: int = 0
@@ -141,6 +146,16 @@ class Counts:
     by_module: tuple[GroupCounts, ...] = field(default=())
     by_line: tuple[GroupCounts, ...] = field(default=())
     eager: EagerEquivalent | None = None
+    graph_breaks: int | None = None
+
+
+_WIDTHS = ("c128", "c64", "fp64", "fp32", "bf16", "fp16")
+
+
+def widest_dtype(names: Iterable[str]) -> str | None:
+    """Of the short names of dtypes the one with most bits, floating ones before others; None without any."""
+    found = sorted(set(names), key=lambda name: (_WIDTHS.index(name) if name in _WIDTHS else len(_WIDTHS), name))
+    return found[0] if found else None
 
 
 def eager_equivalent(rows: Iterable[tuple[OpCost, int]], regions: int) -> EagerEquivalent | None:

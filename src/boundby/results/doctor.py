@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from boundby.results.documents import decode_document, encode_document
+from boundby.results.language import tr
 from boundby.results.machine import Finding
 
 SCHEMA = "boundby.doctor"
 VERSION = 1
 
 State = Literal["ok", "problem", "unknown"]
-
-_ADVICE = "Write it again with `boundby doctor -o FILE.json`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,4 +91,11 @@ def decode_examination(data: bytes, *, name: str = "the file") -> Examination:
     Raises:
         BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
     """
-    return decode_document(data, Examination, schema=SCHEMA, version=VERSION, name=name, advice=_ADVICE)
+    return decode_document(
+        data,
+        Examination,
+        schema=SCHEMA,
+        version=VERSION,
+        name=name,
+        advice=tr("Write it again with `{command}`.", command="boundby doctor -o FILE.json"),
+    )

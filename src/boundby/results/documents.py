@@ -8,6 +8,7 @@ import msgspec
 
 from boundby.results.errors import BoundbyError
 from boundby.results.files import decode_header
+from boundby.results.language import tr
 
 T = TypeVar("T")
 
@@ -37,14 +38,29 @@ def decode_document(data: bytes, kind: type[T], *, schema: str, version: int, na
     except BoundbyError as error:
         raise BoundbyError(error.code, error.message, advice) from None
     if header.schema != schema:
-        raise BoundbyError("unknown-schema", f"{name} has the schema {header.schema!r}; expected {schema!r}.", advice)
+        raise BoundbyError(
+            "unknown-schema",
+            tr(
+                "{name} has the schema {found}; expected {expected}.",
+                name=name,
+                found=f"{header.schema!r}",
+                expected=f"{schema!r}",
+            ),
+            advice,
+        )
     if header.version != version or isinstance(header.version, bool):
         raise BoundbyError(
             "unknown-version",
-            f"{name} is version {header.version!r} of {schema}; this boundby reads version {version}.",
-            "Use the boundby that wrote the file, or a newer one.",
+            tr(
+                "{name} is version {found} of {schema}; this boundby reads version {expected}.",
+                name=name,
+                found=f"{header.version!r}",
+                schema=schema,
+                expected=version,
+            ),
+            tr("Use the boundby that wrote the file, or a newer one."),
         )
     try:
         return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=kind)
     except msgspec.ValidationError as error:
-        raise BoundbyError("damaged-file", f"{name} is damaged: {error}.", advice) from None
+        raise BoundbyError("damaged-file", tr("{name} is damaged: {error}.", name=name, error=error), advice) from None

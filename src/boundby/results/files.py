@@ -13,9 +13,12 @@ from typing import Any
 import msgspec
 
 from boundby.results.errors import BoundbyError
+from boundby.results.language import tr
 from boundby.results.report import SCHEMA, VERSION, Report
 
 FORMATS = (".json",)
+REPORT_FORMATS = (*FORMATS, ".html", ".md")
+"""What a report can be written as: data, or a page of it."""
 
 # The order of the keys is part of the format: a person who opens the file reads the answer before the details.
 _FIRST_KEYS = (
@@ -61,14 +64,25 @@ def decode_report(data: bytes, *, name: str) -> Report:
     if header.schema != SCHEMA:
         raise BoundbyError(
             "unknown-schema",
-            f"{name} has the schema {_quoted(header.schema)}; expected {_quoted(SCHEMA)}.",
-            "Give a report that `boundby run -o FILE.json` wrote.",
+            tr(
+                "{name} has the schema {found}; expected {expected}.",
+                name=name,
+                found=_quoted(header.schema),
+                expected=_quoted(SCHEMA),
+            ),
+            tr("Give a report that `boundby run -o FILE.json` wrote."),
         )
     if header.version != VERSION or isinstance(header.version, bool):
         raise BoundbyError(
             "unknown-version",
-            f"{name} is version {_quoted(header.version)} of {SCHEMA}; this boundby reads version {VERSION}.",
-            "Use the boundby that wrote the file, or a newer one.",
+            tr(
+                "{name} is version {found} of {schema}; this boundby reads version {expected}.",
+                name=name,
+                found=_quoted(header.version),
+                schema=SCHEMA,
+                expected=VERSION,
+            ),
+            tr("Use the boundby that wrote the file, or a newer one."),
         )
     try:
         return msgspec.json.decode(data.removeprefix(_BYTE_ORDER_MARK), type=Report)
@@ -95,19 +109,19 @@ def decode_header(data: bytes, *, name: str) -> Header:
     """
     data = data.removeprefix(_BYTE_ORDER_MARK)
     if not data.strip():
-        raise _damaged(name, "it is empty")
+        raise _damaged(name, tr("it is empty"))
     try:
         content = msgspec.json.decode(data)
     except msgspec.DecodeError as error:
         raise _damaged(name, _place(str(error), data)) from None
     except UnicodeDecodeError as error:
-        raise _damaged(name, f"it is not UTF-8 text (byte {error.start})") from None
+        raise _damaged(name, tr("it is not UTF-8 text (byte {place})", place=error.start)) from None
     except RecursionError:
-        raise _damaged(name, "it is nested too deeply") from None
+        raise _damaged(name, tr("it is nested too deeply")) from None
     if not isinstance(content, dict):
-        raise _damaged(name, "it holds no JSON object")
+        raise _damaged(name, tr("it holds no JSON object"))
     if "schema" not in content:
-        raise _damaged(name, 'it names no "schema"')
+        raise _damaged(name, tr('it names no "schema"'))
     return Header(schema=content["schema"], version=content.get("version"))
 
 
@@ -120,9 +134,13 @@ def read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise BoundbyError("no-such-file", f"There is no file {path}.", "Check the path.") from None
+        raise BoundbyError("no-such-file", tr("There is no file {path}.", path=path), tr("Check the path.")) from None
     except OSError as error:
-        raise BoundbyError("unreadable-file", f"Cannot read {path}: {_reason(error)}.", "Check the path.") from None
+        raise BoundbyError(
+            "unreadable-file",
+            tr("Cannot read {path}: {reason}.", path=path, reason=_reason(error)),
+            tr("Check the path."),
+        ) from None
 
 
 def check_writable(path: Path, force: bool, *, formats: tuple[str, ...] = FORMATS) -> None:
@@ -137,11 +155,23 @@ def check_writable(path: Path, force: bool, *, formats: tuple[str, ...] = FORMAT
         BoundbyError: ``output-format``, ``output-exists`` or ``output-unwritable``.
     """
     if path.suffix.lower() not in formats:
-        found = f"ends in {path.suffix}" if path.suffix else "has no extension"
+        known = ", ".join(formats)
         raise BoundbyError(
             "output-format",
-            f"Cannot tell the format of {path}: it {found}; supported: {', '.join(formats)}.",
-            f"Name the file with one of these extensions, for example {path.stem or 'report'}.json.",
+            tr(
+                "Cannot tell the format of {path}: it ends in {suffix}; supported: {known}.",
+                path=path,
+                suffix=path.suffix,
+                known=known,
+            )
+            if path.suffix
+            else tr(
+                "Cannot tell the format of {path}: it has no extension; supported: {known}.", path=path, known=known
+            ),
+            tr(
+                "Name the file with one of these extensions, for example {name}.",
+                name=f"{path.stem or 'report'}{formats[0]}",
+            ),
         )
     target = _require_free(path, force)
     try:
@@ -192,15 +222,17 @@ def _require_free(path: Path, force: bool) -> Path:
     except OSError as error:
         raise _unwritable(path, error) from None
     if stat.S_ISDIR(mode):
-        raise _unwritable(path, "it is a directory")
+        raise _unwritable(path, tr("it is a directory"))
     if not stat.S_ISREG(mode):
-        raise _unwritable(path, "it is not a regular file")
+        raise _unwritable(path, tr("it is not a regular file"))
     if not force:
         raise BoundbyError(
-            "output-exists", f"{path} exists already.", "Name another file, or replace this one with --force."
+            "output-exists",
+            tr("{path} exists already.", path=path),
+            tr("Name another file, or replace this one with --force."),
         )
     if not os.access(target, os.W_OK):
-        raise _unwritable(path, "the file that is there is read-only")
+        raise _unwritable(path, tr("the file that is there is read-only"))
     return target
 
 
@@ -212,13 +244,15 @@ def _create_beside(target: Path) -> Path:
 
 def _unwritable(path: Path, why: OSError | str) -> BoundbyError:
     if isinstance(why, FileNotFoundError) and not path.parent.exists():
-        reason = f"the folder {path.parent} does not exist"
+        reason = tr("the folder {folder} does not exist", folder=path.parent)
     elif isinstance(why, NotADirectoryError):
-        reason = f"{path.parent} is not a folder"
+        reason = tr("{folder} is not a folder", folder=path.parent)
     else:
         reason = why if isinstance(why, str) else _reason(why)
     return BoundbyError(
-        "output-unwritable", f"Cannot write {path}: {reason}.", "Name a file in a folder that you can write to."
+        "output-unwritable",
+        tr("Cannot write {path}: {reason}.", path=path, reason=reason),
+        tr("Name a file in a folder that you can write to."),
     )
 
 
@@ -230,20 +264,25 @@ def _reason(error: OSError) -> str:
 def _damaged(name: str, what: str) -> BoundbyError:
     return BoundbyError(
         "damaged-file",
-        f"{name} is damaged or was not written by boundby: {what}.",
-        "Write it again, for example with `boundby run -o FILE.json SCRIPT`.",
+        tr("{name} is damaged or was not written by boundby: {what}.", name=name, what=what),
+        tr("Write it again, for example with `boundby run -o FILE.json SCRIPT`."),
     )
 
 
 def _place(message: str, data: bytes) -> str:
     """A decoder's message with its byte offset told as a line and column."""
     if "truncated" in message:
-        return f"it is cut off after {len(data):,} bytes"
+        return tr("it is cut off after {number} bytes", number=f"{len(data):,}")
     text, found, offset = message.rpartition("(byte ")
     if not found or not offset.rstrip(")").isdigit():
         return message
     before = data[: int(offset.rstrip(")"))]
-    return f"{text.strip()} (line {before.count(10) + 1}, column {len(before) - before.rfind(10)})"
+    return tr(
+        "{what} (line {line}, column {column})",
+        what=text.strip(),
+        line=before.count(10) + 1,
+        column=len(before) - before.rfind(10),
+    )
 
 
 def _quoted(value: object) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from boundby.results.interval import Interval
+from boundby.results.showing import Shown
+
 Source = Literal["measured", "modelled", "datasheet"]
 Mode = Literal["quick", "default", "full"]
 CeilingKind = Literal["matmul", "bandwidth", "function", "overhead", "launch", "anchor"]
@@ -68,11 +71,19 @@ class MachineDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that could spoil a measurement, or that a ceiling cannot show."""
+    """Something that could spoil a measurement, or that a ceiling cannot show.
+
+    ``about`` says which of the two. ``path`` and ``line`` are the source line it is about, ``time_s`` the seconds of a
+    step that it costs; None is unknown, or that there is no such line or cost.
+    """
 
     code: str
     message: str
     advice: str = ""
+    about: Literal["measurement", "script"] = "measurement"
+    path: str | None = None
+    line: int | None = None
+    time_s: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +102,18 @@ class Measuring:
     peak_memory_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Machine(Shown):
     """A description, its ceilings and what was found while measuring them."""
 
     description: MachineDescription
     ceilings: tuple[Ceiling, ...]
     findings: tuple[Finding, ...] = ()
     measuring: Measuring | None = None
+
+    def __repr__(self) -> str:
+        about = self.description
+        return f"<boundby.Machine: {about.cpu or 'processor unknown'}, {len(self.ceilings)} ceilings>"
 
     def without_samples(self) -> Machine:
         """The same without single samples, which are most of a machine file."""

@@ -11,12 +11,11 @@ A change that an older boundby could misread raises VERSION; a version that is n
 from __future__ import annotations
 
 from boundby.results.documents import decode_document, encode_document
+from boundby.results.language import tr
 from boundby.results.machine import Machine
 
 SCHEMA = "boundby.machine"
 VERSION = 1
-
-_ADVICE = "Write it again with `boundby machine -o FILE.json`."
 
 
 def encode_machine(machine: Machine) -> bytes:
@@ -34,4 +33,11 @@ def decode_machine(data: bytes, *, name: str = "the machine file") -> Machine:
     Raises:
         BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
     """
-    return decode_document(data, Machine, schema=SCHEMA, version=VERSION, name=name, advice=_ADVICE)
+    return decode_document(
+        data,
+        Machine,
+        schema=SCHEMA,
+        version=VERSION,
+        name=name,
+        advice=tr("Write it again with `{command}`.", command="boundby machine -o FILE.json"),
+    )

@@ -7,13 +7,16 @@ from typing import Literal
 
 Advice = Literal["do", "skip", "unknown"]
 
+# A gain below this is not worth a change of the script; stated wherever advice is given.
+WORTH = 1.05
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
     """What a remedy should do to the step's time: times as fast, with the band and the reason.
 
     ``change`` says in a few words what the user would change; ``changes_numbers`` whether results are no longer equal
-    to the last bit.
+    to the last bit. ``from_outside`` says whether a trial can make the change to the unmodified script.
     """
 
     speedup: float
@@ -22,6 +25,7 @@ class Predicted:
     reason: str
     change: str = ""
     changes_numbers: bool = False
+    from_outside: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +33,8 @@ class Numerics:
     """How results differed over the same steps of the script as it is and with the remedy.
 
     ``of`` says what was compared: the losses (relative difference), or the first output tensor of the outermost module
-    (largest difference over its largest value). ``largest`` over all steps compared, ``last`` in the last of them.
+    (largest difference over its largest value). ``largest`` over all steps compared, ``first`` and ``last`` in the
+    first and last of them: training carries what was a rounding in the first step far apart by the last.
     """
 
     of: Literal["loss", "output"]
@@ -38,6 +43,7 @@ class Numerics:
     last: float
     base_last: float | None = None
     remedy_last: float | None = None
+    first: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +54,8 @@ class Measured:
     than ``floor``: by how much a run beside itself appeared to differ. Times of a step are medians in seconds.
     ``start_s`` and ``base_start_s`` are the seconds from the process's begin until steps ran at full speed, beyond what
     those steps take at that speed: imports, set-up, compilation. ``break_even_steps`` are the steps after which a
-    longer start is paid back, None where it never is.
+    longer start is paid back, None where it never is. ``waited`` is the share of a step that may be waiting for a core
+    which another process had; the interval is as much wider.
     """
 
     speedup: float
@@ -64,6 +71,7 @@ class Measured:
     break_even_steps: int | None = None
     base_peak_bytes: int | None = None
     peak_bytes: int | None = None
+    waited: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +80,7 @@ class Remedy:
 
     ``took_effect`` is what the trial saw of the change itself (the fused kernel ran, the dtype changed), with
     ``effect`` in words; None where it was not tried or cannot be told. ``failed`` is why a trial gave no result.
-    ``held`` says whether the measured speed-up lies in the predicted interval.
+    ``held`` says whether the measured speed-up lies in the predicted interval; None where the trial cannot tell.
     """
 
     name: str
@@ -86,6 +94,14 @@ class Remedy:
     effect: str = ""
     failed: str | None = None
     held: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTrials:
+    """The user's own trials on this machine so far: how many put a prediction to the test, and how many it held in."""
+
+    trials: int
+    held: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +127,8 @@ class LoaderFacts:
 
     ``worker_cpu_s`` is the processor time (seconds) that a batch takes its worker processes. ``item_shapes`` and
     ``item_dtypes`` are those of one item's tensors, of a dataset that holds them in memory (a ``TensorDataset``);
-    ``plain_collate`` whether torch's own function makes batches of items.
+    ``plain_collate`` whether torch's own function makes batches of items. ``path`` and ``line`` are of the loop that
+    fetches.
     """
 
     workers: int
@@ -124,11 +141,17 @@ class LoaderFacts:
     item_shapes: tuple[tuple[int, ...], ...] = ()
     item_dtypes: tuple[str, ...] = ()
     plain_collate: bool | None = None
+    path: str | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptFacts:
-    """What was seen of the script's own objects and settings while a step was watched; None is unknown."""
+    """What was seen of the script's own objects and settings while a step was watched; None is unknown.
+
+    ``parameter_dtypes`` are torch's names of the dtypes of what is trained, or of the outermost module's parameters.
+    ``forward_path`` and ``forward_line`` are of the line that calls it first.
+    """
 
     optimizers: tuple[OptimizerFacts, ...] = ()
     loaders: tuple[LoaderFacts, ...] = ()
@@ -140,3 +163,6 @@ class ScriptFacts:
     threads: int | None = None
     interop_threads: int | None = None
     compiled: bool | None = None
+    parameter_dtypes: tuple[str, ...] = ()
+    forward_path: str | None = None
+    forward_line: int | None = None

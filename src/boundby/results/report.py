@@ -3,7 +3,7 @@
 History of the schema ``boundby.report``:
 
 * version 1: the first. Added since, each with a default: ``step.time_s.samples_s``, ``step.anchors_s``,
-  ``modelled_for``, ``counts.eager``, and what ``remedies`` hold.
+  ``modelled_for``, ``counts.eager``, ``timeline``, ``past_trials``, and what ``remedies`` hold.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Literal
 from boundby.results.counts import Counts, Phase
 from boundby.results.interval import Interval
 from boundby.results.machine import Finding, Machine, MachineDescription, Source
-from boundby.results.remedy import Remedy
+from boundby.results.remedy import PastTrials, Remedy
+from boundby.results.showing import Shown
 from boundby.results.trace import StepClass, StepKind
 
 SCHEMA = "boundby.report"
@@ -121,7 +122,10 @@ class Floors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpRow:
-    """Ops aggregated by op name, source line, module and phase, of one step."""
+    """Ops aggregated by op name, source line, module and phase, of one step.
+
+    ``dtype`` is the short name of what the work is done in, the widest where calls differ; None where not recorded.
+    """
 
     op: str
     calls: int
@@ -140,6 +144,7 @@ class OpRow:
     module: str | None
     phase: Phase
     modelled: bool
+    dtype: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +159,23 @@ class LineRow:
     share: float
     floors: Floors
     ops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineSpan:
+    """A stretch of one step: ops of one phase and module that follow one another, or a time in which no op ran.
+
+    ``start_s`` is when it begins, in seconds from the step's begin, and ``time_s`` how long it lasts; ``op_s`` of that
+    went to its ``ops`` (how many), the rest lies between them. ``phase`` is ``gap`` where no op ran. ``module`` is the
+    path that all its ops have in common, None where they have none.
+    """
+
+    phase: Phase | Literal["gap"]
+    module: str | None
+    start_s: float
+    time_s: float
+    op_s: float
+    ops: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,12 +202,15 @@ class ModelledFor:
     source: Source = "modelled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Report(Shown):
     """One run, explained.
 
     Where ``modelled_for`` is not None, the report tells of another machine than the one the steps ran on: ``machine``
-    is that other one, and all times, shares and floors are modelled.
+    is that other one, and all times, shares and floors are modelled. ``past_trials`` says how often predictions of
+    remedies held on this machine so far. ``timeline`` is one step as it was watched, from its begin to its end, in few
+    enough stretches to draw; empty where ops have no times of their own, and in files of older versions. Waiting
+    for a DataLoader is not on it.
     """
 
     tool: Tool
@@ -202,8 +227,13 @@ class Report:
     remedies: tuple[Remedy, ...] = ()
     findings: tuple[Finding, ...] = ()
     modelled_for: ModelledFor | None = None
+    past_trials: PastTrials | None = None
+    timeline: tuple[TimelineSpan, ...] = ()
     schema: str = SCHEMA
     version: int = VERSION
+
+    def __repr__(self) -> str:
+        return f"<boundby.Report: {self.verdict.sentence}>"
 
     def to_json(self) -> str:
         """The report as JSON text, schema ``boundby.report``."""

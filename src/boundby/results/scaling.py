@@ -14,6 +14,7 @@ from typing import Literal
 
 from boundby.results.documents import decode_document, encode_document
 from boundby.results.interval import Interval
+from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.results.report import Tool
 
@@ -21,8 +22,6 @@ SCHEMA = "boundby.scaling"
 VERSION = 1
 
 Origin = Literal["laws", "given", "measured"]
-
-_ADVICE = "Write it again with `boundby scaling -o FILE.json`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,4 +152,11 @@ def decode_scaling(data: bytes, *, name: str = "the file") -> Scaling:
     Raises:
         BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
     """
-    return decode_document(data, Scaling, schema=SCHEMA, version=VERSION, name=name, advice=_ADVICE)
+    return decode_document(
+        data,
+        Scaling,
+        schema=SCHEMA,
+        version=VERSION,
+        name=name,
+        advice=tr("Write it again with `{command}`.", command="boundby scaling -o FILE.json"),
+    )

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 from boundby.results.documents import decode_document, encode_document
 from boundby.results.interval import Interval
+from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.results.report import Tool
 
 SCHEMA = "boundby.sweep"
 VERSION = 1
-
-_ADVICE = "Write it again with `boundby sweep -o FILE.json`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +93,25 @@ def swept(
         findings.append(
             Finding(
                 code="sweep-unsteady",
-                message=f"the times of {len(disturbed)} of {len(points)} sizes spread widely",
-                advice="Look for other load (boundby doctor), or time longer with --budget.",
+                message=tr(
+                    "the times of {number} of {points} sizes spread widely",
+                    number=len(disturbed),
+                    points=len(points),
+                ),
+                advice=tr("Look for other load (boundby doctor), or time longer with --budget."),
             )
         )
     elif fit.largest_miss > LARGEST_MISS:
         findings.append(
             Finding(
                 code="sweep-misfit",
-                message=f"the fit is off by {fit.largest_miss:.0%} at {argument} {fit.missed_at}",
-                advice="Sweep the range on one side of it: another kernel or another cache serves there.",
+                message=tr(
+                    "the fit is off by {miss} at {argument} {at}",
+                    miss=f"{fit.largest_miss:.0%}",
+                    argument=argument,
+                    at=fit.missed_at,
+                ),
+                advice=tr("Sweep the range on one side of it: another kernel or another cache serves there."),
             )
         )
     return Sweep(
@@ -133,4 +141,11 @@ def decode_sweep(data: bytes, *, name: str = "the file") -> Sweep:
     Raises:
         BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
     """
-    return decode_document(data, Sweep, schema=SCHEMA, version=VERSION, name=name, advice=_ADVICE)
+    return decode_document(
+        data,
+        Sweep,
+        schema=SCHEMA,
+        version=VERSION,
+        name=name,
+        advice=tr("Write it again with `{command}`.", command="boundby sweep -o FILE.json"),
+    )

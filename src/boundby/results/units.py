@@ -126,6 +126,18 @@ def format_size(size_bytes: float | None, *, digits: int = 3) -> str:
     return f"{sign}{_plain(_rounded(magnitude, digits))} {_IEC[index]}"
 
 
+def format_number(value: float | None, *, digits: int = 3) -> str:
+    """A number whose unit stands elsewhere, as in the head of its column: ``95.0``, ``1,230``, ``0.0213``.
+
+    Args:
+        value: the number.
+        digits: significant digits, at least 1.
+    """
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    return "0" if value == 0 else _plain(_rounded(value, digits))
+
+
 def format_percent(share: float | None) -> str:
     """A share as a percentage: ``62%``, ``3.4%``, ``<0.1%``, ``>99.9%``; only exactly 0 reads ``0%``.
 

@@ -6,6 +6,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from rich.cells import cell_len
+
 from boundby.report.chart import Chart
 from boundby.report.chart_words import chart_tables
 from boundby.report.document import Block, Bullets, Code, Document, Paragraph, Table
@@ -14,7 +16,7 @@ from boundby.report.html.chart_data import chart_data, group_colors, json_in_htm
 from boundby.report.safe_text import clean, clean_lines
 from boundby.results.language import tr
 
-# Characters from which on a cell holds a sentence and no name.
+# Terminal cells from which on a cell holds a sentence and no name; of Chinese, half as many characters.
 _LONG_CELL = 24
 _SCRIPT_PARTS = ("units", "bokeh", "drawing", "names", "reader", "start")
 _FEW_COLUMNS = 2
@@ -48,7 +50,7 @@ def render_html(document: Document) -> str:
         words=json_in_html(_words()) if charts else "",
         policy=_policy(hashes),
         data={chart.name: chart_data(chart, colors) for chart in charts},
-        tr=tr,
+        same_as_table=tr("The same as a table"),
     )
     return text
 
@@ -100,7 +102,7 @@ def _long_columns(table: Table) -> set[int]:
     """
     if len(table.head) <= _FEW_COLUMNS:
         return set()
-    return {column for row in table.rows for column, cell in enumerate(row) if len(cell) > _LONG_CELL}
+    return {column for row in table.rows for column, cell in enumerate(row) if cell_len(cell) > _LONG_CELL}
 
 
 @cache

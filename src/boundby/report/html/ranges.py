@@ -21,8 +21,11 @@ _NEARLY_ALL, _ROUNDING = 0.9, 1e-9
 
 
 def drawable(axis: Axis, value: float) -> bool:
-    """Whether a value has a place on an axis: it is a number, and above 0 where the axis is logarithmic."""
-    return math.isfinite(value) and (axis.scale != "log" or value > 0)
+    """Whether a value has a place on an axis: it is a number, and clearly above 0 where the axis is logarithmic.
+
+    Denormal numbers have no room around them: no end of an axis could lie below.
+    """
+    return math.isfinite(value) and (axis.scale != "log" or value >= sys.float_info.min)
 
 
 def axis_range(chart: Chart, side: Side) -> tuple[float, float]:

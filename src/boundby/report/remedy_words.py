@@ -1,0 +1,129 @@
+"""What is said of a remedy, in words: its advice, speed-ups, costs, numerical difference, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from boundby.results.language import tr, trn
+from boundby.results.remedy import WORTH, Measured, Numerics, Predicted, Remedy
+from boundby.results.units import format_time
+
+# Shorter differences in starting are not worth a word (s), nor are smaller ones in memory, or less waiting for a core.
+_LONGER_START_S = 1.0
+_SAME_MEMORY = (0.9, 1.1)
+_MUCH_WAITED = 0.05
+
+
+def advice(remedy: Remedy) -> str:
+    """What to make of a remedy, in a word."""
+    if remedy.failed:
+        return tr("failed")
+    if remedy.advice == "unknown":
+        return tr("unclear") if remedy.measured is not None else tr("try")
+    return tr("do") if remedy.advice == "do" else tr("skip")
+
+
+def threshold() -> str:
+    """From which gain on a change is worth it, and what the words of advice mean by that."""
+    return tr(
+        "do: even the low end is {worth}x or more; skip: not even the high end is; else only a trial can tell.",
+        worth=f"{WORTH:.3g}",
+    )
+
+
+def times(speed: Predicted | Measured | None) -> str:
+    """How many times as fast, with the interval: ``1.31x (1.22-1.40)``."""
+    if speed is None:
+        return tr("unknown")
+    value, low, high = (f"{one:#.3g}".rstrip(".") for one in (speed.speedup, speed.low, speed.high))
+    return f"{value}x ({low}-{high})"
+
+
+def measured_parts(remedy: Remedy, measured: Measured, *, unicode: bool = True) -> Iterator[str]:
+    """What a trial says beside the speed-up itself: disturbances, costs, numerical difference, what to change.
+
+    Args:
+        remedy: what was tried.
+        measured: its result.
+        unicode: whether ``µs`` may be written.
+    """
+    if measured.waited is not None and measured.waited > _MUCH_WAITED:
+        share = f"{measured.waited:.0%}"
+        yield tr("other load held the cores for up to {share} of it: try again on a quieter machine", share=share)
+    yield from _costs(measured, unicode=unicode)
+    yield from effect(remedy)
+    if remedy.numerics is not None:
+        yield difference(remedy.numerics)
+    elif remedy.took_effect is not False:
+        yield tr("results not compared: the script sets no seed, shows none, or does other work")
+    if remedy.took_effect is not False:
+        yield from to_do(remedy)
+
+
+def effect(remedy: Remedy) -> Iterator[str]:
+    """That a change did not take place, and why where that is known."""
+    if remedy.took_effect is not False:
+        return
+    if remedy.effect:
+        yield tr("the change did not take place: {why}", why=remedy.effect)
+    else:
+        yield tr("the change did not take place: the script has nothing that it would change")
+
+
+def to_do(remedy: Remedy) -> Iterator[str]:
+    """What the user would change, unless that is advised against."""
+    change = remedy.predicted.change if remedy.predicted is not None else ""
+    if change and remedy.advice != "skip":
+        yield tr("to do: {change}", change=change)
+
+
+def difference(numerics: Numerics) -> str:
+    """How far results with a remedy lie from those without."""
+    what = tr("losses") if numerics.of == "loss" else tr("outputs")
+    if numerics.largest == 0:
+        return trn(
+            "{what} equal to the last bit over {count} step",
+            "{what} equal to the last bit over {count} steps",
+            numerics.steps,
+            what=what,
+        )
+    largest, last = f"{numerics.largest:.0e}", f"{numerics.last:.0e}"
+    if numerics.first is None or numerics.steps < 2:
+        return trn(
+            "{what} differ by at most {largest} over {count} step, {last} in the last",
+            "{what} differ by at most {largest} over {count} steps, {last} in the last",
+            numerics.steps,
+            what=what,
+            largest=largest,
+            last=last,
+        )
+    return trn(
+        "{what} differ by {first} in the first step, at most {largest} over {count} step, {last} in the last",
+        "{what} differ by {first} in the first step, at most {largest} over {count} steps, {last} in the last",
+        numerics.steps,
+        what=what,
+        first=f"{numerics.first:.0e}" if numerics.first else "0",
+        largest=largest,
+        last=last,
+    )
+
+
+def _costs(measured: Measured, *, unicode: bool) -> Iterator[str]:
+    """What a longer start and other memory use say, where they say something."""
+    longer = measured.start_s - measured.base_start_s
+    if longer > _LONGER_START_S:
+        seconds = format_time(longer, unicode=unicode)
+        paid = measured.break_even_steps
+        if paid is None:
+            yield tr("starting takes {seconds} longer, never paid back", seconds=seconds)
+        else:
+            yield trn(
+                "starting takes {seconds} longer, paid back after {count} step",
+                "starting takes {seconds} longer, paid back after {count} steps",
+                paid,
+                seconds=seconds,
+            )
+    if measured.peak_bytes and measured.base_peak_bytes:
+        ratio = measured.peak_bytes / measured.base_peak_bytes
+        if not _SAME_MEMORY[0] < ratio < _SAME_MEMORY[1]:
+            yield tr("peak memory {ratio} times as much", ratio=f"{ratio:.2g}")

@@ -1,0 +1,89 @@
+"""Remedies as people read them: thresholds, what did not take place, how results differ, how predictions held."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from boundby.report.page import render_page
+from boundby.report.remedies_text import past_trials_sentence, render_remedies
+from boundby.results.remedy import Measured, Numerics, PastTrials, Predicted, Remedy
+
+PREDICTED = Predicted(speedup=1.3, low=1.2, high=1.4, reason="stepping is slow", change="pass fused=True")
+MEASURED = Measured(
+    speedup=1.31,
+    low=1.28,
+    high=1.34,
+    floor=0.02,
+    turns=9,
+    steps_per_turn=40,
+    base_step_s=1.0,
+    step_s=0.76,
+    base_start_s=2.0,
+    start_s=2.0,
+)
+
+
+def text(*remedies: Remedy, past: PastTrials | None = None) -> str:
+    page = render_page(render_remedies(remedies, unicode=False, past=past), width=100, color=False)
+    return " ".join(page.split())
+
+
+def fused(**fields: object) -> Remedy:
+    known = {"predicted": PREDICTED, "measured": MEASURED, "advice": "do", "held": True, "took_effect": True}
+    return Remedy(name="fused-optimizer", **(known | fields))
+
+
+def test_the_threshold_of_all_advice_is_stated():
+    for shown in (text(fused()), text(Remedy(name="compile", predicted=PREDICTED, advice="do"))):
+        assert "do: even the low end is 1.05x or more" in shown
+
+
+def test_what_was_tried_says_what_it_did_whether_that_was_predicted_and_what_to_do():
+    shown = text(fused())
+    assert "1.31x (1.28-1.34) measured; as predicted (1.30x (1.20-1.40))" in shown
+    assert "to do: pass fused=True" in shown
+    assert "not as predicted" in text(fused(held=False))
+
+
+def test_a_change_that_did_not_take_place_says_why_and_is_not_to_be_made():
+    shown = text(fused(took_effect=False, held=None, advice="unknown", effect="the script itself chooses 2 threads"))
+    assert "the change did not take place: the script itself chooses 2 threads" in shown
+    assert "to do" not in shown
+    assert "predicted" not in shown
+    assert "nothing that it would change" in text(fused(took_effect=False, held=None, advice="unknown"))
+
+
+def test_a_trial_beside_other_load_says_so():
+    busy = dataclasses.replace(MEASURED, low=0.4, high=3.0, waited=0.62)
+    assert "other load held the cores for up to 62% of it" in text(fused(measured=busy, advice="unknown"))
+    assert "other load" not in text(fused(measured=dataclasses.replace(MEASURED, waited=0.01)))
+
+
+def test_a_failed_trial_says_why():
+    shown = text(Remedy(name="compile", predicted=PREDICTED, failed="no compiler"))
+    assert "failed compile: no compiler." in shown
+
+
+def test_results_differ_in_the_first_step_at_most_and_in_the_last():
+    apart = Numerics(of="loss", steps=200, first=1e-7, largest=3e-2, last=2e-3)
+    assert "losses differ by 1e-07 in the first step, at most 3e-02 over 200 steps, 2e-03 in the last" in text(
+        fused(numerics=apart)
+    )
+    alike = Numerics(of="output", steps=1, first=0.0, largest=0.0, last=0.0)
+    assert "outputs equal to the last bit over 1 step" in text(fused(numerics=alike))
+    assert "results not compared" in text(fused())
+
+
+def test_results_of_a_report_from_before_first_was_kept_are_told_all_the_same():
+    apart = Numerics(of="loss", steps=20, largest=3e-2, last=2e-3)
+    assert "losses differ by at most 3e-02 over 20 steps" in text(fused(numerics=apart))
+
+
+def test_past_trials_are_told_at_the_end():
+    assert text(fused(), past=PastTrials(trials=9, held=7)).endswith("Predictions held in 7 of 9 trials here so far.")
+    assert past_trials_sentence(PastTrials(trials=1, held=1)) == "Predictions held in 1 of 1 trial here so far."
+    assert past_trials_sentence(None) == past_trials_sentence(PastTrials(trials=0, held=0)) == ""
+
+
+def test_without_remedies_nothing_is_shown():
+    assert text(past=PastTrials(trials=9, held=7)) == ""
