@@ -14,8 +14,8 @@ author = "The boundby developers"
 copyright = "The boundby developers. Licensed under Apache-2.0"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "cli_help"]
-exclude_patterns = ["_build"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "cli_help", "indexes", "schema_fields"]
+exclude_patterns = ["_build", "_ext", "examples"]
 templates_path: list[str] = []
 
 myst_enable_extensions = ["colon_fence", "deflist"]

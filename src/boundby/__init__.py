@@ -8,14 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from boundby._version import __version__
+from boundby.results.showing import shown_by
 
 if TYPE_CHECKING:
-    from boundby.api import cost_rule, count, explain, measure_machine, step, sweep
+    from boundby.api import cost_rule, count, explain, measure_machine, passes, step, sweep, thread_scaling, time_calls
     from boundby.results import errors
     from boundby.results.counts import Counts
     from boundby.results.errors import BoundbyError
     from boundby.results.machine import Machine
     from boundby.results.report import Report
+    from boundby.results.showing import Look
 
 __all__ = [
     "BoundbyError",
@@ -28,8 +30,11 @@ __all__ = [
     "errors",
     "explain",
     "measure_machine",
+    "passes",
     "step",
     "sweep",
+    "thread_scaling",
+    "time_calls",
     "try_remedies",
 ]
 
@@ -42,8 +47,11 @@ _HOMES = {
     "count": "boundby.api",
     "explain": "boundby.api",
     "measure_machine": "boundby.api",
+    "passes": "boundby.api",
     "step": "boundby.api",
     "sweep": "boundby.api",
+    "thread_scaling": "boundby.api",
+    "time_calls": "boundby.api",
     "try_remedies": "boundby.api",
 }
 
@@ -63,3 +71,20 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext boundby``: adds the magics ``%boundby`` and ``%%boundby`` to IPython."""
+    from boundby.notebook import load_ipython_extension as load
+
+    load(shell)
+
+
+def _look() -> Look:
+    from boundby.report import shown
+
+    return shown
+
+
+# The results know no report; this package knows both.
+shown_by(_look)

@@ -7,15 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 from boundby.capture.marks import step
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 if TYPE_CHECKING:
+    from boundby.results.call_time import CallTime
     from boundby.results.counts import OpCost
     from boundby.results.machine import Machine
     from boundby.results.module_tree import CallCounts
+    from boundby.results.passes import Passes
     from boundby.results.report import Report
+    from boundby.results.scaling import Scaling
     from boundby.results.sweep import Sweep
 
-__all__ = ["cost_rule", "count", "explain", "measure_machine", "step", "sweep", "try_remedies"]
+__all__ = [
+    "cost_rule",
+    "count",
+    "explain",
+    "measure_machine",
+    "passes",
+    "step",
+    "sweep",
+    "thread_scaling",
+    "time_calls",
+    "try_remedies",
+]
 
 
 def explain(
@@ -58,8 +73,8 @@ def explain(
     if not callable(fn) and not hasattr(fn, "__next__"):
         raise BoundbyError(
             "not-callable",
-            f"explain takes a callable or an iterator, not {type(fn).__name__}",
-            "Wrap the step in a function: boundby.explain(lambda: model(x)).",
+            tr("explain takes a callable or an iterator, not {kind}", kind=type(fn).__name__),
+            tr("Wrap the step in a function: {code}.", code="boundby.explain(lambda: model(x))"),
             status=EXIT_USAGE,
         )
     import torch  # noqa: F401  # loaded, so that what is to be watched is there before the first step
@@ -78,7 +93,7 @@ def explain(
         for finding in session.findings:
             raise BoundbyError(finding.code, finding.message, finding.advice)
         raise BoundbyError(
-            "no-steps", "too few steps ran to time one after warm-up", "Give more batches, or lower warmup."
+            "no-steps", tr("too few steps ran to time one after warm-up"), tr("Give more batches, or lower warmup.")
         )
     if machine is None:
         from boundby.machine.ensure import ensure_machine
@@ -149,6 +164,7 @@ def try_remedies(
     from dataclasses import replace
 
     from boundby.remedies.callables import try_callable
+    from boundby.remedies.past_trials import keep_trials, past_trials
     from boundby.remedies.registry import remedy_named
     from boundby.results.remedy import Remedy
 
@@ -158,10 +174,11 @@ def try_remedies(
     if wanted is None:
         chosen = [one for one in report.remedies if one.advice != "skip"]
     else:
-        chosen = [known.get(name) or Remedy(name=name, title=remedy_named(name).TITLE) for name in wanted]
+        chosen = [known.get(name) or Remedy(name=name, title=remedy_named(name).title()) for name in wanted]
     tried = try_callable(lambda: fn(*args, **kwargs), chosen, budget_s=budget_s)
     rest = [one for one in report.remedies if one.name not in {one.name for one in tried}]
-    return replace(report, remedies=(*tried, *rest))
+    findings = (*report.findings, *keep_trials(tried))
+    return replace(report, remedies=(*tried, *rest), findings=findings, past_trials=past_trials())
 
 
 def count(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> CallCounts:
@@ -179,6 +196,65 @@ def count(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> CallCounts:
     from boundby.capture.counter import count_callable
 
     return count_callable(fn, *args, **kwargs)
+
+
+def passes(fn: Callable[..., Any], *args: Any, size_bytes: int | None = None, **kwargs: Any) -> Passes:
+    """Count how often one call of ``fn(*args, **kwargs)`` passes over memory, and how often one kernel would.
+
+    Unfused, each op reads what it takes and writes what it gives. One kernel for everything reads once each tensor
+    that the call is given (among the arguments, enclosed by the function, or a module's own) and writes once each
+    that it returns or changes; where memory binds, that ratio is what fusing can gain at most.
+
+    Args:
+        fn: any callable that runs torch ops; compiled code is counted as the kernels it runs.
+        *args: its positional arguments.
+        size_bytes: how many bytes one pass is; None: the largest tensor given or returned.
+        **kwargs: its keyword arguments; one named ``out`` is where the result goes, and is not read.
+
+    Returns:
+        Passes read and written, by the ops and by one kernel. They need not be whole numbers.
+
+    Raises:
+        BoundbyError: ``no-tensors`` where the call takes and returns none and no size is given.
+    """
+    from boundby.capture.passes import count_passes
+
+    return count_passes(fn, args, kwargs, size_bytes=size_bytes)
+
+
+def time_calls(
+    *calls: Callable[[], object],
+    rounds: int = 5,
+    round_s: float = 0.02,
+    device: str = "cpu",
+    progress: Callable[[float], None] | None = None,
+) -> tuple[CallTime, ...]:
+    """Time calls in turns, so that a machine whose speed drifts hits all of them alike.
+
+    Each is warmed up, and a loop count found with which a round lasts long enough; then rounds are taken of each in
+    turn. What the calls return is dropped.
+
+    Args:
+        *calls: callables without arguments.
+        rounds: how many rounds to take of each.
+        round_s: how long a round is to last, seconds; one call where a call takes longer.
+        device: the type of the device they run on, which each round waits for: ``cpu``, ``cuda``, ``mps``...
+        progress: called with the share of the work that is done, from 0 to 1, between what is timed.
+
+    Returns:
+        Of each call, in their order, the seconds per call of the fastest, the median and the slowest round.
+
+    Raises:
+        BoundbyError: ``no-device`` for a device that torch cannot use here.
+    """
+    from boundby.timing.rounds import time_rounds
+
+    if device == "cpu":
+        return time_rounds(calls, rounds=rounds, round_s=round_s, progress=progress)
+    from boundby.timing.device import device_of
+
+    wait = device_of(device).synchronize
+    return time_rounds(calls, rounds=rounds, round_s=round_s, synchronize=wait, progress=progress)
 
 
 def sweep(
@@ -231,6 +307,59 @@ def sweep(
     )
 
 
+def thread_scaling(
+    fn: Callable[..., Any],
+    *args: Any,
+    threads: Iterable[int] | None = None,
+    more: Iterable[int] = (),
+    budget_s: float = 6.0,
+    **kwargs: Any,
+) -> Scaling:
+    """Measure how a call scales with the number of threads, and what more of them would bring.
+
+    The call is timed at each number of threads in turns, in this process; torch's own threads and those of loaded BLAS
+    and OpenMP libraries are set. ``boundby scaling SCRIPT`` does it for whole scripts.
+
+    Args:
+        fn: the callable, called as ``fn(*args, **kwargs)``.
+        *args: its positional arguments.
+        threads: numbers of threads; None: 1, 2, 4 and so on up to the usable cores. One is always measured.
+        more: numbers of threads to say something of by the laws; none: 2, 4 and 8 times the most measured.
+        budget_s: about how long to time, in seconds.
+        **kwargs: its keyword arguments.
+
+    Returns:
+        The speed-ups with their bands, the serial share by Amdahl's law, and as ``projections`` what the laws say of
+        more threads.
+
+    Raises:
+        BoundbyError: ``bad-threads`` for numbers of threads that are none, or far more than the usable cores;
+            ``not-callable`` for what cannot be called.
+    """
+    from boundby.remedies.thread_scaling import callable_scaling, cores_here, thread_counts
+    from boundby.scaling.summary import scaling_of
+
+    if not callable(fn):
+        raise BoundbyError(
+            "not-callable",
+            tr("thread_scaling takes a callable, not {kind}", kind=type(fn).__name__),
+            tr("Wrap the call in a function: {code}.", code="boundby.thread_scaling(lambda: model(x))"),
+            status=EXIT_USAGE,
+        )
+    cores = cores_here()
+    counts = thread_counts(None if threads is None else tuple(threads), cores)
+    timed = callable_scaling(lambda: fn(*args, **kwargs), counts, cores=cores, budget_s=budget_s)
+    return scaling_of(
+        timed.points,
+        origin="measured",
+        target=getattr(fn, "__qualname__", type(fn).__name__),
+        unit="threads",
+        usable_cores=cores,
+        more=tuple(more),
+        findings=timed.findings,
+    )
+
+
 def measure_machine(
     *, threads: int | None = None, again: bool = False, quick: bool = False, full: bool = False
 ) -> Machine:
@@ -253,7 +382,10 @@ def measure_machine(
 
     if quick and full:
         raise BoundbyError(
-            "quick-and-full", "quick and full were both asked for", "Ask for one of them.", status=EXIT_USAGE
+            "quick-and-full",
+            tr("quick and full were both asked for"),
+            tr("Ask for one of them."),
+            status=EXIT_USAGE,
         )
     return ensure_machine(threads=threads, again=again, mode="quick" if quick else "full" if full else "default")
 

@@ -101,12 +101,19 @@ def test_the_picture_is_written_by_its_extension_from_here_and_from_a_file(run, 
     assert (tmp_path / "again.SVG").read_text() == picture
 
 
-@pytest.mark.parametrize("name", ["m.png", "m", "m.html"])
+def test_a_page_is_written_by_its_extension(run, tmp_path):
+    assert run("--threads", "1", "-o", str(tmp_path / "m.html")).exit_code == 0
+    assert "Matrix products reach fp32 100 GFLOP/s" in (tmp_path / "m.html").read_text(encoding="utf-8")
+    assert run("--threads", "1", "-o", str(tmp_path / "m.MD")).exit_code == 0
+    assert (tmp_path / "m.MD").read_text(encoding="utf-8").startswith("# AMD EPYC")
+
+
+@pytest.mark.parametrize("name", ["m.png", "m", "m.htm"])
 def test_another_extension_is_refused_before_measuring(run, tmp_path, name):
     result = run("--again", "-o", str(tmp_path / name))
     assert isinstance(result.exception, BoundbyError)
     assert result.exception.code == "output-format"
-    assert ".json, .svg" in result.exception.message
+    assert ".json, .html, .md, .svg" in result.exception.message
     assert result.asked == []
 
 

@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
+import ast
 import gettext
 import io
+import re
 import string
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from messages import PACKAGE, ROOT, catalogues, collected, compiled, is_translated, messages_of, read, written
+from messages import ROOT, catalogues, collected, compiled, is_translated, messages_of, read, source_files, written
 
 from boundby.results.language import LANGUAGES, choose_language, environment_language, tr, trn
 
-# What has been translated so far; the rest of the package follows.
-COMPLETE = ("cli/lab.py", "labs/", "report/lab_text.py", "report/lab_document.py")
+# What a person reads is said through these: the places of its words among the arguments, and their names.
+SAYING = {
+    "BoundbyError": ((1, 2), ("message", "advice")),
+    "Finding": ((), ("message", "advice")),
+    "UsageError": ((0,), ("message",)),
+    "BadParameter": ((0,), ("message",)),
+    "echo": ((0,), ("message",)),
+    "heading": ((0, 1), ("title", "explanation")),
+    "Text": ((0,), ("text",)),
+    "Paragraph": ((), ("text",)),
+    "Section": ((), ("title",)),
+    "Chart": ((), ("title", "summary")),
+}
+PROSE = re.compile(r"[A-Za-z]{2,},? [a-z]{2,}")
 
 
-def is_complete(place: str) -> bool:
-    """Whether all that a file (its path in the repository) says has to be in every language."""
-    return place.startswith(tuple(f"{PACKAGE.relative_to(ROOT).as_posix()}/{part}" for part in COMPLETE))
+def literals(expression: ast.expr) -> Iterator[str]:
+    """The texts written out in an expression; of one with places, what stands between them."""
+    if isinstance(expression, ast.Constant) and isinstance(expression.value, str):
+        yield expression.value
+    elif isinstance(expression, ast.JoinedStr):
+        parts = (one.value for one in expression.values if isinstance(one, ast.Constant))
+        yield " ".join(part for part in parts if isinstance(part, str))
+    elif isinstance(expression, ast.IfExp):
+        yield from (*literals(expression.body), *literals(expression.orelse))
+    elif isinstance(expression, ast.BinOp):
+        yield from (*literals(expression.left), *literals(expression.right))
+
+
+def untranslatable(source: str) -> Iterator[tuple[int, str]]:
+    """Lines and texts of what is said without `tr`; command lines are said as they are."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        places, names = SAYING.get(getattr(node.func, "id", getattr(node.func, "attr", "")), ((), ()))
+        said = [node.args[place] for place in places if place < len(node.args)]
+        said += [one.value for one in node.keywords if one.arg in names]
+        for text in (text for one in said for text in literals(one)):
+            if PROSE.search(text) and not text.lstrip().startswith("boundby "):
+                yield node.lineno, text
 
 
 def places(text: str) -> set[str]:
@@ -41,9 +77,7 @@ class TestCatalogue:
         missing = [
             message.id
             for message in collected()
-            if message.id
-            and any(is_complete(place) for place, _ in message.locations)
-            and (message.id not in catalog or not is_translated(catalog[message.id]))
+            if message.id and (message.id not in catalog or not is_translated(catalog[message.id]))
         ]
         assert missing == []
 
@@ -71,6 +105,27 @@ class TestCatalogue:
 
     def test_the_file_is_written_as_make_messages_writes_it(self, path: Path) -> None:
         assert path.read_bytes() == written(read(path))
+
+
+def test_what_a_person_reads_can_be_translated() -> None:
+    said = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path in source_files()
+        for line, text in untranslatable(path.read_text(encoding="utf-8"))
+    ]
+    assert said == []
+
+
+def test_texts_without_tr_are_found() -> None:
+    for source in (
+        'BoundbyError("code", "There is no file.", tr("Check the path."))',
+        'Finding(code="code", message=f"{name} was not there")',
+        'Text("said " + name if name else f"of {name}, which is new")',
+        'click.echo(f"Wrote the file {path}")',
+    ):
+        assert len(list(untranslatable(source))) == 1, source
+    for source in ('Text(f"{name} {value}")', 'heading(tr("A title"))', 'click.echo("boundby show file.json")'):
+        assert list(untranslatable(source)) == []
 
 
 def test_a_text_that_is_not_written_out_is_refused() -> None:

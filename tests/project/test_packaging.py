@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 import boundby
 
 ROOT = Path(__file__).parents[2]
-CHECKED_EXTRAS = ("dev", "docs", "examples")
+CHECKED_EXTRAS = ("dev", "docs", "examples", "notebook", "plots")
 
 
 @pytest.fixture(scope="module")

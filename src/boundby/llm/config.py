@@ -11,11 +11,11 @@ import msgspec
 from boundby.llm.families import FAMILIES, OTHER_SHAPES, PLAIN, Family
 from boundby.llm.structure import Layer, ModelStructure
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 # A config has a few kilobytes; a tokenizer or an index of weights, given by mistake, has megabytes.
 LARGEST_FILE = 4 * 1024 * 1024
 
-_ADVICE = "Give the config.json of a Hugging Face model, unchanged, or one of the shipped names."
 _NESTED = ("text_config", "llm_config", "language_config")
 _LIMITS = {
     "hidden_size": 1 << 20,
@@ -41,9 +41,9 @@ def read_config(path: Path) -> ModelStructure:
     try:
         content = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse(str(path), f"it is not JSON: {error}".split("\n")[0])
+        _refuse(str(path), tr("it is not JSON: {error}", error=error).split("\n")[0])
     if not isinstance(content, dict):
-        _refuse(str(path), "it holds no JSON object")
+        _refuse(str(path), tr("it holds no JSON object"))
     name = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
     return structure_from_config(content, name=name, source=str(path))
 
@@ -57,8 +57,8 @@ def _small_enough(path: Path) -> bool:
     if size > LARGEST_FILE:
         raise BoundbyError(
             "file-too-large",
-            f"{path} has {size:,} bytes; a model's config has a few thousand.",
-            _ADVICE,
+            tr("{path} has {size} bytes; a model's config has a few thousand.", path=path, size=f"{size:,}"),
+            _advice(),
             status=EXIT_USAGE,
         )
     return True
@@ -94,7 +94,13 @@ class _Fields:
             self.type = f"{self.type}_text"
         family = FAMILIES.get(self.type)
         if family is None and self.type in OTHER_SHAPES:
-            _refuse(name, f"model_type {self.type!r} is not built of Llama-style layers, which are all boundby knows")
+            _refuse(
+                name,
+                tr(
+                    "model_type {type} is not built of Llama-style layers, which are all boundby knows",
+                    type=f"{self.type!r}",
+                ),
+            )
         self.known = family is not None
         self.family: Family = family or PLAIN
         self.values = {**self.family.defaults, **{key: value for key, value in config.items() if value is not None}}
@@ -114,18 +120,26 @@ class _Fields:
                 if isinstance(value, float) and value.is_integer():
                     value = int(value)
                 if isinstance(value, bool) or not isinstance(value, int):
-                    self.refuse(f"{key} is {_short(value)}; expected a whole number")
+                    self.refuse(tr("{key} is {value}; expected a whole number", key=key, value=_short(value)))
                 if not least <= value <= _LIMITS.get(keys[0], _LARGEST):
-                    self.refuse(f"{key} is {_short(value)}; expected {least} to {_LIMITS.get(keys[0], _LARGEST):,}")
+                    self.refuse(
+                        tr(
+                            "{key} is {value}; expected {least} to {most}",
+                            key=key,
+                            value=_short(value),
+                            least=least,
+                            most=f"{_LIMITS.get(keys[0], _LARGEST):,}",
+                        )
+                    )
                 return int(value)
         if default is _MISSING:
-            self.refuse(f"it has no {keys[0]}")
+            self.refuse(tr("it has no {keys}", keys=keys[0]))
         return int(default)
 
     def flag(self, key: str, default: bool) -> bool:
         value = self.values.get(key, default)
         if not isinstance(value, bool):
-            self.refuse(f"{key} is {_short(value)}; expected true or false")
+            self.refuse(tr("{key} is {value}; expected true or false", key=key, value=_short(value)))
         return value
 
     def refuse(self, what: str) -> NoReturn:
@@ -169,7 +183,7 @@ def _structure(fields: _Fields, name: str, source: str) -> ModelStructure:
         notes=_notes(fields),
     )
     if structure.total > 10**14:
-        fields.refuse(f"it adds up to {structure.total:.2g} parameters, more than any model has")
+        fields.refuse(tr("it adds up to {total} parameters, more than any model has", total=f"{structure.total:.2g}"))
     return structure
 
 
@@ -183,12 +197,22 @@ def _attention(fields: _Fields, hidden: int, *, local: bool) -> dict[str, Any]:
         width = fields.whole(f"{prefix}head_dim", *(() if local else ("global_head_dim",)), "head_dim")
     elif hidden % heads:
         fields.refuse(
-            f"hidden_size {hidden:,} is no multiple of num_attention_heads {heads:,}, and there is no head_dim"
+            tr(
+                "hidden_size {hidden} is no multiple of num_attention_heads {heads}, and there is no head_dim",
+                hidden=f"{hidden:,}",
+                heads=f"{heads:,}",
+            )
         )
     else:
         width = hidden // heads
     if heads % kv_heads:
-        fields.refuse(f"num_attention_heads {heads:,} is no multiple of num_key_value_heads {kv_heads:,}")
+        fields.refuse(
+            tr(
+                "num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}",
+                heads=f"{heads:,}",
+                kv_heads=f"{kv_heads:,}",
+            )
+        )
     family = fields.family
     all_biased = fields.flag("attention_bias", False)
     inputs_biased = (
@@ -259,7 +283,13 @@ def _feed_forward(fields: _Fields, hidden: int, *, routes: bool) -> dict[str, in
     experts = fields.whole("num_local_experts", "num_experts", "n_routed_experts")
     chosen = fields.whole("num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts")
     if chosen > experts:
-        fields.refuse(f"num_experts_per_tok {chosen:,} is more than the {experts:,} experts there are")
+        fields.refuse(
+            tr(
+                "num_experts_per_tok {chosen} is more than the {experts} experts there are",
+                chosen=f"{chosen:,}",
+                experts=f"{experts:,}",
+            )
+        )
     width = fields.whole("moe_intermediate_size", "intermediate_size")
     shared_width = fields.whole("shared_expert_intermediate_size", default=0, least=0)
     if not shared_width:
@@ -289,13 +319,19 @@ def _routes(fields: _Fields, index: int, depth: int) -> bool:
     """Whether a layer sends tokens to experts."""
     if not fields.has("num_local_experts", "num_experts", "n_routed_experts"):
         if fields.has("num_experts_per_tok") and fields.has("moe_intermediate_size"):
-            fields.refuse("it has num_experts_per_tok and no number of experts")
+            fields.refuse(tr("it has num_experts_per_tok and no number of experts"))
         return False
     if fields.whole("num_local_experts", "num_experts", "n_routed_experts", least=0) == 0:
         return False
     first = fields.whole("first_k_dense_replace", default=0, least=0)
     if first > depth:
-        fields.refuse(f"first_k_dense_replace {first:,} is more than the {depth:,} layers there are")
+        fields.refuse(
+            tr(
+                "first_k_dense_replace {first} is more than the {depth} layers there are",
+                first=f"{first:,}",
+                depth=f"{depth:,}",
+            )
+        )
     if index < first or index in _listed(fields, "mlp_only_layers"):
         return False
     step = fields.whole("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", default=1)
@@ -305,7 +341,7 @@ def _routes(fields: _Fields, index: int, depth: int) -> bool:
 def _listed(fields: _Fields, key: str) -> list[Any]:
     value = fields.values.get(key, [])
     if not isinstance(value, list):
-        fields.refuse(f"{key} is {_short(value)}; expected a list")
+        fields.refuse(tr("{key} is {value}; expected a list", key=key, value=_short(value)))
     return value
 
 
@@ -320,15 +356,24 @@ def _windows(fields: _Fields, depth: int) -> list[int | None]:
     """Each layer's window in tokens; None where it sees all."""
     kinds = _listed(fields, "layer_types")
     if kinds and len(kinds) != depth:
-        fields.refuse(f"layer_types names {len(kinds):,} layers and num_hidden_layers is {depth:,}")
+        fields.refuse(
+            tr(
+                "layer_types names {number} layers and num_hidden_layers is {depth}",
+                number=f"{len(kinds):,}",
+                depth=f"{depth:,}",
+            )
+        )
     strange = next((kind for kind in kinds if not isinstance(kind, str) or "attention" not in kind), None)
     if strange is not None or "linear_attention" in kinds:
         fields.refuse(
-            f"layer_types names {_short(strange or 'linear_attention')}, a kind of layer boundby does not know"
+            tr(
+                "layer_types names {kind}, a kind of layer boundby does not know",
+                kind=_short(strange or "linear_attention"),
+            )
         )
     if not fields.has("sliding_window", "attention_chunk_size") or fields.values.get("use_sliding_window") is False:
         if "sliding_attention" in kinds and not fields.has("sliding_window"):
-            fields.refuse("layer_types names sliding_attention and there is no sliding_window")
+            fields.refuse(tr("layer_types names sliding_attention and there is no sliding_window"))
         return [None] * depth
     if fields.values.get("sliding_window") is False:
         return [None] * depth
@@ -367,27 +412,43 @@ def _unknown_storage(fields: _Fields) -> str | None:
     if quantization is not None:
         method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
         bits = quantization.get("bits") if isinstance(quantization, Mapping) else None
-        told = f"quantised by {_short(method)}" if method else "quantised in a way that it does not name"
-        return f"{told}, {_short(bits)} bits" if bits is not None else told
+        told = (
+            tr("quantised by {method}", method=_short(method))
+            if method
+            else tr("quantised in a way that it does not name")
+        )
+        return tr("{told}, {bits} bits", told=told, bits=_short(bits)) if bits is not None else told
     stored = _dtype(fields)
-    return None if stored in (None, "auto") else f"stored as {_short(stored)}"
+    return None if stored in (None, "auto") else tr("stored as {stored}", stored=_short(stored))
 
 
 def _notes(fields: _Fields) -> tuple[str, ...]:
     notes = []
     if not fields.known:
-        told = f"model_type {fields.type!r} is not known" if fields.type else "the config names no model_type"
-        notes.append(f"{told}: layers are taken as Llama's, with the biases, norms and experts that the config names.")
+        told = (
+            tr("model_type {type} is not known", type=f"{fields.type!r}")
+            if fields.type
+            else tr("the config names no model_type")
+        )
+        notes.append(
+            tr(
+                "{told}: layers are taken as Llama's, with the biases, norms and experts that the config names.",
+                told=told,
+            )
+        )
     storage = _unknown_storage(fields)
     if storage is not None:
         notes.append(
-            f"The config says that its weights are {storage}, which boundby cannot size: unless a format is named "
-            "(--weights), they are taken as bf16."
+            tr(
+                "The config says that its weights are {storage}, which boundby cannot size: unless a format is "
+                "named (--weights), they are taken as bf16.",
+                storage=storage,
+            )
         )
     if fields.has("num_nextn_predict_layers"):
-        notes.append("Layers that predict further tokens are left out: a plain decode step does not read them.")
+        notes.append(tr("Layers that predict further tokens are left out: a plain decode step does not read them."))
     if fields.type == "gemma4_text":
-        notes.append("Counted by formula from the config; no published exact count was seen to check it against.")
+        notes.append(tr("Counted by formula from the config; no published exact count was seen to check it against."))
     return tuple(notes)
 
 
@@ -396,5 +457,11 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
+def _advice() -> str:
+    return tr("Give the config.json of a Hugging Face model, unchanged, or one of the shipped names.")
+
+
 def _refuse(name: str, what: str) -> NoReturn:
-    raise BoundbyError("model-config", f"{name} describes no model: {what}.", _ADVICE, status=EXIT_USAGE)
+    raise BoundbyError(
+        "model-config", tr("{name} describes no model: {what}.", name=name, what=what), _advice(), status=EXIT_USAGE
+    )

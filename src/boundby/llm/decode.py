@@ -20,6 +20,7 @@ from boundby.llm.spread import key_of, shipped_spread, width
 from boundby.llm.structure import ModelStructure
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.interval import Interval
+from boundby.results.language import tr
 
 # Seconds a launch costs; assumptions from what CUDA launches have been measured at, not a property of any one device.
 ASSUMED_LAUNCH_S = (2e-6, 4e-6, 8e-6)
@@ -187,7 +188,13 @@ def estimate_decode(
     profile = find_engine(engine) if engine is not None else recognise_engine(partition or "fused")
     chosen: Partition = partition or profile.partition
     if chosen not in PARTITIONS:
-        raise _setting(f"the partition is {chosen!r}; expected one of {', '.join(PARTITIONS)}")
+        raise _setting(
+            tr(
+                "the partition is {chosen}; expected one of {known}",
+                chosen=f"{chosen!r}",
+                known=", ".join(PARTITIONS),
+            )
+        )
     text = weights if weights is not None else model.weights_format or "bf16"
     form = weight_format(profile.formats.get(text.lower(), text))
     place = placed(hardware, engine or "")
@@ -424,12 +431,18 @@ def _notes(
     notes = list(model.notes)
     if model.longest_context and setting.work.context > model.longest_context:
         notes.append(
-            f"The context of {setting.work.context:,.0f} tokens is beyond the {model.longest_context:,} of the config."
+            tr(
+                "The context of {context} tokens is beyond the {longest_context} of the config.",
+                context=f"{setting.work.context:,.0f}",
+                longest_context=f"{model.longest_context:,}",
+            )
         )
     if no_peak:
-        notes.append(f"No dense 16-bit peak of {hardware.name} is known: compute is left out of every floor.")
+        notes.append(
+            tr("No dense 16-bit peak of {name} is known: compute is left out of every floor.", name=hardware.name)
+        )
     if _fits(setting, int(setting.work.batch)) is False:
-        notes.append("Weights and cache do not fit in the memory: what follows holds only if they did.")
+        notes.append(tr("Weights and cache do not fit in the memory: what follows holds only if they did."))
     return tuple(notes)
 
 
@@ -437,20 +450,59 @@ def _check(
     batch: int, context: int, prompt: int | None, launch_s: float | None, host_speed: float, devices: float
 ) -> None:
     if not 1 <= batch <= _LARGEST_BATCH:
-        raise _setting(f"the batch is {batch:,}; expected 1 to {_LARGEST_BATCH:,}")
+        raise _setting(
+            tr(
+                "the batch is {batch}; expected 1 to {most}",
+                batch=f"{batch:,}",
+                most=f"{_LARGEST_BATCH:,}",
+            )
+        )
     if not 0 <= context <= _LARGEST_CONTEXT:
-        raise _setting(f"the context is {context:,} tokens; expected 0 to {_LARGEST_CONTEXT:,}")
+        raise _setting(
+            tr(
+                "the context is {context} tokens; expected 0 to {most}",
+                context=f"{context:,}",
+                most=f"{_LARGEST_CONTEXT:,}",
+            )
+        )
     if prompt is not None and not 1 <= prompt <= _LARGEST_CONTEXT:
-        raise _setting(f"the prompt has {prompt:,} tokens; expected 1 to {_LARGEST_CONTEXT:,}")
+        raise _setting(
+            tr(
+                "the prompt has {prompt} tokens; expected 1 to {most}",
+                prompt=f"{prompt:,}",
+                most=f"{_LARGEST_CONTEXT:,}",
+            )
+        )
     if launch_s is not None and not (math.isfinite(launch_s) and 0 <= launch_s <= 0.1):
-        raise _setting(f"a launch costs {launch_s * 1e6:g} us; expected 0 to 100,000")
+        raise _setting(tr("a launch costs {cost} us; expected 0 to 100,000", cost=f"{launch_s * 1e6:g}"))
     if not (math.isfinite(host_speed) and 0.01 <= host_speed <= 100):
-        raise _setting(f"the host's speed is {host_speed:g}; expected 0.01 to 100, 1 being a 2024 desktop")
+        raise _setting(
+            tr(
+                "the host's speed is {host_speed}; expected 0.01 to 100, 1 being a 2024 desktop",
+                host_speed=f"{host_speed:g}",
+            )
+        )
     if not (math.isfinite(devices) and (devices == 0.5 or (devices >= 1 and devices == int(devices)))):
-        raise _setting(f"tensor parallel over {devices:g} devices; expected a whole number, or 0.5 for one die of two")
+        raise _setting(
+            tr(
+                "tensor parallel over {devices} devices; expected a whole number, or 0.5 for one die of two",
+                devices=f"{devices:g}",
+            )
+        )
     if devices > _MOST_DEVICES:
-        raise _setting(f"tensor parallel over {devices:g} devices; expected at most {_MOST_DEVICES:,}")
+        raise _setting(
+            tr(
+                "tensor parallel over {devices} devices; expected at most {most}",
+                devices=f"{devices:g}",
+                most=f"{_MOST_DEVICES:,}",
+            )
+        )
 
 
 def _setting(what: str) -> BoundbyError:
-    return BoundbyError("decode-setting", f"This cannot be decoded: {what}.", "Change that setting.", status=EXIT_USAGE)
+    return BoundbyError(
+        "decode-setting",
+        tr("This cannot be decoded: {what}.", what=what),
+        tr("Change that setting."),
+        status=EXIT_USAGE,
+    )

@@ -14,11 +14,10 @@ import msgspec
 
 from boundby.llm.decode import DecodeEstimate
 from boundby.results.documents import decode_document
+from boundby.results.language import tr
 
 SCHEMA = "boundby.decode"
 VERSION = 1
-
-_ADVICE = "Write it again with `boundby decode -o FILE.json`."
 
 
 def encode_estimate(estimate: DecodeEstimate) -> bytes:
@@ -37,4 +36,11 @@ def decode_estimate(data: bytes, *, name: str = "the file") -> DecodeEstimate:
     Raises:
         BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
     """
-    return decode_document(data, DecodeEstimate, schema=SCHEMA, version=VERSION, name=name, advice=_ADVICE)
+    return decode_document(
+        data,
+        DecodeEstimate,
+        schema=SCHEMA,
+        version=VERSION,
+        name=name,
+        advice=tr("Write it again with `{command}`.", command="boundby decode -o FILE.json"),
+    )

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 Partition = Literal["unfused", "fused", "megakernel"]
 PARTITIONS: tuple[Partition, ...] = ("unfused", "fused", "megakernel")
@@ -87,11 +88,12 @@ def find_engine(name: str) -> Engine:
     if engine.known:
         return engine
     near = get_close_matches(name.lower(), engine_names(), n=3, cutoff=0.4)
-    told = f"; near: {', '.join(near)}" if near else ""
     raise BoundbyError(
         "unknown-engine",
-        f"There is no profile of an engine {name!r}{told}.",
-        f"Engines: {', '.join(engine_names())}.",
+        tr("There is no profile of an engine {name}; near: {near}.", name=f"{name!r}", near=", ".join(near))
+        if near
+        else tr("There is no profile of an engine {name}.", name=f"{name!r}"),
+        tr("Engines: {names}.", names=", ".join(engine_names())),
         status=EXIT_USAGE,
     )
 
@@ -125,7 +127,7 @@ def recognise_engine(published: str, source: str = "") -> Engine:
         kernels_per_layer=base.kernels_per_layer,
         kernels_at_end=base.kernels_at_end,
         graphs=graphs,
-        about=f"no profile of its own: taken as {kind} kernels",
+        about=tr("no profile of its own: taken as {kind} kernels", kind=kind),
         calibrated_as=published,
         formats={},
         known=False,

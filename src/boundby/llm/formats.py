@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 _Q6_K = 6.5625
 
@@ -127,7 +128,11 @@ def weight_format(name: str) -> WeightFormat:
     plain = _OTHER_NAMES.get(plain, plain)
     found = _FORMATS.get(plain) or _by_pattern(plain)
     if found is None:
-        raise _unknown(name, "weight format", [*_FORMATS, *_OTHER_NAMES, "int4-g128", "4.0bpw", "4bit"])
+        raise _unknown(
+            tr("{name} is no weight format that boundby knows", name=f"{name!r}"),
+            name,
+            [*_FORMATS, *_OTHER_NAMES, "int4-g128", "4.0bpw", "4bit"],
+        )
     return WeightFormat(
         name=plain,
         body_bits=found.body_bits,
@@ -146,7 +151,8 @@ def cache_bytes_per_element(name: str) -> float:
     plain = name.strip().lower()
     bits = _CACHE_BITS.get(_OTHER_NAMES.get(plain, plain))
     if bits is None:
-        raise _unknown(name, "cache format", list(_CACHE_BITS))
+        told = tr("{name} is no cache format that boundby knows", name=f"{name!r}")
+        raise _unknown(told, name, list(_CACHE_BITS))
     return bits / 8
 
 
@@ -168,12 +174,13 @@ def _by_pattern(plain: str) -> WeightFormat | None:
     return None
 
 
-def _unknown(name: str, what: str, names: list[str]) -> BoundbyError:
+def _unknown(told: str, name: str, names: list[str]) -> BoundbyError:
     near = get_close_matches(name.lower(), names, n=3, cutoff=0.5)
-    told = f"near: {', '.join(near)}" if near else f"for example {', '.join(names[:6])}"
     return BoundbyError(
         "unknown-format",
-        f"{name!r} is no {what} that boundby knows; {told}.",
-        "Give a format by its published name; the page on `boundby decode` lists them.",
+        tr("{told}; near: {names}.", told=told, names=", ".join(near))
+        if near
+        else tr("{told}; for example {names}.", told=told, names=", ".join(names[:6])),
+        tr("Give a format by its published name; the page on `boundby decode` lists them."),
         status=EXIT_USAGE,
     )

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 from boundby.results.machine import Ceiling, Machine
 
 HardwareSource = Literal["datasheet", "measured", "file"]
 
-_ADVICE = "Check it against the data sheet, dense peaks only; docs: boundby decode, hardware files."
 _STREAMS = ("read", "copy", "triad", "inplace", "write")
 _LARGEST_FILE = 64 * 1024 * 1024
 
@@ -96,11 +96,13 @@ def find_hardware(name: str) -> Hardware:
     close = get_close_matches(_plain(name), names, n=4, cutoff=0.4)
     starts = [one for key, one in names.items() if _plain(name) and _plain(name) in key]
     near = list(dict.fromkeys([*starts[:4], *(names[key] for key in close)]))[:4]
-    told = f" Near: {', '.join(near)}." if near else ""
+    told = tr("There is no shipped hardware {name}.", name=f"{name!r}")
+    if near:
+        told = tr("{first} {then}", first=told, then=tr("Near: {names}.", names=", ".join(near)))
     raise BoundbyError(
         "unknown-hardware",
-        f"There is no shipped hardware {name!r}.{told}",
-        "Give one of the names of `boundby decode --list`, a machine file or a hardware file (.json).",
+        told,
+        tr("Give one of the names of `boundby decode --list`, a machine file or a hardware file (.json)."),
         status=EXIT_USAGE,
     )
 
@@ -164,19 +166,22 @@ def read_hardware(path: Path) -> Hardware:
         size = 0  # reading it says what is wrong
     if size > _LARGEST_FILE:
         raise BoundbyError(
-            "file-too-large", f"{path} has {size:,} bytes, more than any machine file.", _ADVICE, status=EXIT_USAGE
+            "file-too-large",
+            tr("{path} has {size} bytes, more than any machine file.", path=path, size=f"{size:,}"),
+            _advice(),
+            status=EXIT_USAGE,
         )
     data = read_file(path)
     try:
         content = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse(str(path), f"it is not JSON: {error}".split("\n")[0])
+        _refuse(str(path), tr("it is not JSON: {error}", error=error).split("\n")[0])
     if isinstance(content, dict) and "schema" in content:
         from boundby.results.machine_file import decode_machine
 
         return hardware_from_machine(decode_machine(data, name=str(path)), name=path.stem)
     if not isinstance(content, dict):
-        _refuse(str(path), "it holds no JSON object")
+        _refuse(str(path), tr("it holds no JSON object"))
     return hardware_from_spec(content, name=path.stem)
 
 
@@ -190,16 +195,30 @@ def hardware_from_spec(spec: Mapping[str, Any], *, name: str) -> Hardware:
     strange = sorted(set(spec) - known)
     name = str(spec.get("name") or name)
     if strange:
-        _refuse(name, f"{', '.join(map(repr, strange[:3]))} is no field of a spec; expected {', '.join(sorted(known))}")
+        _refuse(
+            name,
+            tr(
+                "{fields} is no field of a spec; expected {known}",
+                fields=", ".join(map(repr, strange[:3])),
+                known=", ".join(sorted(known)),
+            ),
+        )
     base = find_hardware(str(spec["like"])) if spec.get("like") else None
     if "bandwidth_gb_per_s" not in spec and base is None:
-        _refuse(name, "it has no bandwidth_gb_per_s")
+        _refuse(name, tr("it has no bandwidth_gb_per_s"))
     given = spec.get("peak_tflops", {})
     if not isinstance(given, Mapping):
-        _refuse(name, "peak_tflops is no object of rates by type")
+        _refuse(name, tr("peak_tflops is no object of rates by type"))
     unknown = sorted(set(given) - set(_PEAK_COLUMNS))
     if unknown:
-        _refuse(name, f"peak_tflops names {unknown[0]!r}; expected {', '.join(_PEAK_COLUMNS)}")
+        _refuse(
+            name,
+            tr(
+                "peak_tflops names {name}; expected {known}",
+                name=f"{unknown[0]!r}",
+                known=", ".join(_PEAK_COLUMNS),
+            ),
+        )
     bandwidth = base.bytes_per_s if base else math.nan
     if "bandwidth_gb_per_s" in spec:
         bandwidth = _number(spec["bandwidth_gb_per_s"], name, "bandwidth_gb_per_s") * 1e9
@@ -210,7 +229,7 @@ def hardware_from_spec(spec: Mapping[str, Any], *, name: str) -> Hardware:
     peaks |= {key: _number(value, name, f"peak_tflops.{key}") * 1e12 for key, value in given.items()}
     kind = str(spec.get("kind") or (base.kind if base else "unknown"))
     if kind not in KINDS:
-        _refuse(name, f"kind {kind!r} is none of {', '.join(sorted(KINDS))}")
+        _refuse(name, tr("kind {kind} is none of {kinds}", kind=f"{kind!r}", kinds=", ".join(sorted(KINDS))))
     found = Hardware(
         name=name,
         kind=kind,
@@ -218,7 +237,7 @@ def hardware_from_spec(spec: Mapping[str, Any], *, name: str) -> Hardware:
         memory_bytes=memory,
         peaks=peaks,
         source="file",
-        origin=str(spec.get("source") or "the spec file"),
+        origin=str(spec.get("source") or tr("the spec file")),
         note=str(spec.get("note") or ""),
     )
     check_hardware(found, like=base)
@@ -236,34 +255,46 @@ def check_hardware(hardware: Hardware, *, like: Hardware | None = None) -> None:
         BoundbyError: ``hardware-spec``.
     """
     name = hardware.name
-    _require(name, "a bandwidth", hardware.bytes_per_s, _BANDWIDTH_RANGE, "bytes/s")
+    _require(name, tr("a bandwidth"), hardware.bytes_per_s, _BANDWIDTH_RANGE, "bytes/s")
     if hardware.memory_bytes is not None:
-        _require(name, "a memory", hardware.memory_bytes, _MEMORY_RANGE, "bytes")
+        _require(name, tr("a memory"), hardware.memory_bytes, _MEMORY_RANGE, "bytes")
     for key, peak in hardware.peaks.items():
-        _require(name, f"a {key} peak", peak, _PEAK_RANGE, "FLOP/s")
+        _require(name, tr("a {key} peak", key=key), peak, _PEAK_RANGE, "FLOP/s")
     _compare_with_sheets(hardware, like)
     wide = hardware.peaks.get("bf16")
     ridge = wide / hardware.bytes_per_s if wide else None
     if wide and ridge and not _RIDGE_RANGE[0] <= ridge <= _RIDGE_RANGE[1]:
         _refuse(
             name,
-            f"a bf16 peak of {wide / 1e12:,.6g} TFLOP/s to {hardware.bytes_per_s / 1e9:,.6g} GB/s is {ridge:,.3g} "
-            f"FLOP a byte; devices have {_RIDGE_RANGE[0]} to {_RIDGE_RANGE[1]:,.0f}",
+            tr(
+                "a bf16 peak of {peak} TFLOP/s to {rate} GB/s is {ridge} FLOP a byte; devices have {least} to {most}",
+                peak=f"{wide / 1e12:,.6g}",
+                rate=f"{hardware.bytes_per_s / 1e9:,.6g}",
+                ridge=f"{ridge:,.3g}",
+                least=_RIDGE_RANGE[0],
+                most=f"{_RIDGE_RANGE[1]:,.0f}",
+            ),
         )
     if hardware.memory_bytes and hardware.bytes_per_s > 1000 * hardware.memory_bytes:
         _refuse(
             name,
-            f"{hardware.bytes_per_s / 1e9:,.6g} GB/s would read its {hardware.memory_bytes / 1e9:,.6g} GB over 1000 "
-            "times a second",
+            tr(
+                "{rate} GB/s would read its {memory} GB over 1000 times a second",
+                rate=f"{hardware.bytes_per_s / 1e9:,.6g}",
+                memory=f"{hardware.memory_bytes / 1e9:,.6g}",
+            ),
         )
     narrow = hardware.peaks.get("fp8")
     if narrow and wide and narrow > 3.5 * wide:
         _refuse(
             name,
-            f"an fp8 peak of {narrow / wide:.1f} times the bf16 one counts sparsity; dense it is twice at most",
+            tr(
+                "an fp8 peak of {ratio} times the bf16 one counts sparsity; dense it is twice at most",
+                ratio=f"{narrow / wide:.1f}",
+            ),
         )
     if wide and "fp32" in hardware.peaks and hardware.peaks["fp32"] > 1.01 * wide:
-        _refuse(name, "its fp32 peak is above its bf16 peak")
+        _refuse(name, tr("its fp32 peak is above its bf16 peak"))
 
 
 def _compare_with_sheets(hardware: Hardware, like: Hardware | None) -> None:
@@ -280,7 +311,12 @@ def _compare_with_sheets(hardware: Hardware, like: Hardware | None) -> None:
         sheet = sheets[0]
         _refuse(
             hardware.name,
-            f"{hardware.bytes_per_s / 1e9:,.6g} GB/s contradicts the {sheet.bytes_per_s / 1e9:,.6g} of {sheet.name}",
+            tr(
+                "{rate} GB/s contradicts the {known} of {name}",
+                rate=f"{hardware.bytes_per_s / 1e9:,.6g}",
+                known=f"{sheet.bytes_per_s / 1e9:,.6g}",
+                name=sheet.name,
+            ),
         )
     same_rate = [
         sheet for sheet in map(_from_row, rows.values()) if abs(hardware.bytes_per_s / sheet.bytes_per_s - 1) < 0.005
@@ -293,14 +329,24 @@ def _compare_with_sheets(hardware: Hardware, like: Hardware | None) -> None:
             if 1.9 <= peak / one <= 2.1:
                 _refuse(
                     hardware.name,
-                    f"its {key} peak of {peak / 1e12:,.6g} TFLOP/s is twice the dense {one / 1e12:,.6g} of "
-                    f"{sheet_name}: that counts sparsity",
+                    tr(
+                        "its {key} peak of {peak} TFLOP/s is twice the dense {known} of {name}: that counts sparsity",
+                        key=key,
+                        peak=f"{peak / 1e12:,.6g}",
+                        known=f"{one / 1e12:,.6g}",
+                        name=sheet_name,
+                    ),
                 )
         if sheets and dense and all(not 0.2 <= peak / one <= 1.5 for one, _ in dense):
             _refuse(
                 hardware.name,
-                f"its {key} peak of {peak / 1e12:,.6g} TFLOP/s contradicts the {dense[0][0] / 1e12:,.6g} of "
-                f"{dense[0][1]}",
+                tr(
+                    "its {key} peak of {peak} TFLOP/s contradicts the {known} of {name}",
+                    key=key,
+                    peak=f"{peak / 1e12:,.6g}",
+                    known=f"{dense[0][0] / 1e12:,.6g}",
+                    name=dense[0][1],
+                ),
             )
 
 
@@ -314,7 +360,7 @@ def hardware_from_machine(machine: Machine, *, name: str) -> Hardware:
     mine = [one for one in machine.ceilings if one.threads in (threads, 1)]
     bandwidth = _main_memory(mine)
     if bandwidth is None:
-        _refuse(name, "the machine file holds no bandwidth of main memory")
+        _refuse(name, tr("the machine file holds no bandwidth of main memory"))
     peaks: dict[str, float] = {}
     for one in mine:
         if one.kind == "matmul" and one.unit == "flop/s" and one.stack == "torch" and one.dtype:
@@ -338,7 +384,9 @@ def hardware_from_machine(machine: Machine, *, name: str) -> Hardware:
         memory_bytes=memory,
         peaks={key: value for key, value in peaks.items() if key in _PEAK_COLUMNS},
         source="measured",
-        origin=f"{name}, measured {described.measured_at or 'by boundby machine'}",
+        origin=tr("{name}, measured {when}", name=name, when=described.measured_at)
+        if described.measured_at
+        else tr("{name}, measured by {command}", name=name, command="boundby machine"),
         launch_s=min(overheads, default=None),
     )
 
@@ -356,14 +404,30 @@ def _main_memory(ceilings: list[Ceiling]) -> float | None:
 
 def _number(value: object, name: str, field: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        _refuse(name, f"{field} is {value!r}; expected a positive number")
+        _refuse(name, tr("{field} is {value}; expected a positive number", field=field, value=f"{value!r}"))
     return float(value)
 
 
 def _require(name: str, what: str, value: float, band: tuple[float, float], unit: str) -> None:
     if not (math.isfinite(value) and band[0] <= value <= band[1]):
-        _refuse(name, f"{what} of {value:.3g} {unit} is none that a device has ({band[0]:.0e} to {band[1]:.0e})")
+        _refuse(
+            name,
+            tr(
+                "{what} of {value} {unit} is none that a device has ({low} to {high})",
+                what=what,
+                value=f"{value:.3g}",
+                unit=unit,
+                low=f"{band[0]:.0e}",
+                high=f"{band[1]:.0e}",
+            ),
+        )
+
+
+def _advice() -> str:
+    return tr("Check it against the data sheet, dense peaks only; docs: boundby decode, hardware files.")
 
 
 def _refuse(name: str, what: str) -> NoReturn:
-    raise BoundbyError("hardware-spec", f"{name} cannot be: {what}.", _ADVICE, status=EXIT_USAGE)
+    raise BoundbyError(
+        "hardware-spec", tr("{name} cannot be: {what}.", name=name, what=what), _advice(), status=EXIT_USAGE
+    )

@@ -14,6 +14,7 @@ import msgspec
 from boundby.llm.config import read_config, structure_from_config
 from boundby.llm.structure import ModelStructure
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 # Models of one structure under other names: fine-tunes, and releases that differ in nothing counted here.
 _SAME_SHAPE = {
@@ -61,11 +62,13 @@ def find_model(name: str) -> ModelStructure:
     if path.suffix == ".json" or path.exists():
         return read_config(path)
     near = get_close_matches(_plain(name), [*_table(), *_SAME_SHAPE], n=3, cutoff=0.5)
-    told = f" Near: {', '.join(near)}." if near else ""
+    told = tr("There is no shipped model {name}, nor a file of that name.", name=f"{name!r}")
+    if near:
+        told = tr("{first} {then}", first=told, then=tr("Near: {names}.", names=", ".join(near)))
     raise BoundbyError(
         "unknown-model",
-        f"There is no shipped model {name!r}, nor a file of that name.{told}",
-        "Give one of the names of `boundby decode --list`, or the path of a config.json.",
+        told,
+        tr("Give one of the names of `boundby decode --list`, or the path of a config.json."),
         status=EXIT_USAGE,
     )
 

@@ -17,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 
 from boundby.results.errors import EXIT_USAGE, BoundbyError
+from boundby.results.language import tr
 
 _LARGEST_FILE = 64 * 1024 * 1024
 # Where a source does not say how many tokens were in the cache: short answers to short prompts.
@@ -70,7 +71,7 @@ def is_held_out(identity: str) -> bool:
 def shipped_rows() -> tuple[Row, ...]:
     """The decode rows that ship with boundby."""
     text = resources.files("boundby.llm").joinpath("data/measured.csv").read_text(encoding="utf-8")
-    return tuple(_parse(text.splitlines(), "the shipped rows"))
+    return tuple(_parse(text.splitlines(), tr("the shipped rows")))
 
 
 def read_rows(path: Path) -> tuple[Row, ...]:
@@ -87,12 +88,15 @@ def read_rows(path: Path) -> tuple[Row, ...]:
         size = 0  # reading it says what is wrong
     if size > _LARGEST_FILE:
         raise BoundbyError(
-            "file-too-large", f"{path} has {size:,} bytes.", "Give a CSV of measurements.", status=EXIT_USAGE
+            "file-too-large",
+            tr("{path} has {size} bytes.", path=path, size=f"{size:,}"),
+            tr("Give a CSV of measurements."),
+            status=EXIT_USAGE,
         )
     try:
         text = read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _damaged(str(path), f"it is not UTF-8 text (byte {error.start})") from None
+        raise _damaged(str(path), tr("it is not UTF-8 text (byte {place})", place=error.start)) from None
     return tuple(_parse(text.splitlines(), str(path)))
 
 
@@ -103,10 +107,14 @@ def _parse(lines: list[str], name: str) -> Iterable[Row]:
     if "ms_per_step" not in header and not {"value", "unit"} <= set(header):
         missing.append("ms_per_step")
     if missing:
-        raise _damaged(name, f"its header has no column {missing[0]!r}")
+        raise _damaged(name, tr("its header has no column {column}", column=f"{missing[0]!r}"))
     for number, record in enumerate(reader, start=2):
         if (record.get("phase") or "decode") == "decode":
-            yield _row({key: value or "" for key, value in record.items() if key}, f"{name}, line {number}", number)
+            yield _row(
+                {key: value or "" for key, value in record.items() if key},
+                tr("{name}, line {number}", name=name, number=number),
+                number,
+            )
 
 
 def _row(record: Mapping[str, str], place: str, number: int) -> Row:
@@ -141,9 +149,9 @@ def _number(
     try:
         value = float(text)
     except ValueError:
-        raise _damaged(place, f"{column} is {text!r}; expected a number") from None
+        raise _damaged(place, tr("{column} is {text}; expected a number", column=column, text=f"{text!r}")) from None
     if not math.isfinite(value) or value > 1e9 or (value <= 0 if least is None else value < least):
-        raise _damaged(place, f"{column} is {text!r}; expected a positive number")
+        raise _damaged(place, tr("{column} is {text}; expected a positive number", column=column, text=f"{text!r}"))
     return value
 
 
@@ -173,6 +181,6 @@ def _damaged(place: str, what: str) -> BoundbyError:
     return BoundbyError(
         "damaged-rows",
         f"{place}: {what}.",
-        "Give a CSV with the columns of the shipped rows; docs: boundby validate.",
+        tr("Give a CSV with the columns of the shipped rows; docs: boundby validate."),
         status=EXIT_USAGE,
     )

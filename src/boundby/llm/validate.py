@@ -16,6 +16,7 @@ from boundby.llm.parallel import all_reduces
 from boundby.llm.rows import Row
 from boundby.results.errors import BoundbyError
 from boundby.results.interval import Interval
+from boundby.results.language import tr
 
 SCHEMA = "boundby.validation"
 VERSION = 1
@@ -96,7 +97,7 @@ def compare_rows(rows: Iterable[Row], used: frozenset[str]) -> tuple[list[Compar
     skipped: list[Skipped] = []
     for row in rows:
         if not row.known_steps:
-            skipped.append(Skipped(row=row, reason="several tokens a step: no step time"))
+            skipped.append(Skipped(row=row, reason=tr("several tokens a step: no step time")))
             continue
         try:
             compared.append(_compare(row, row.id in used))

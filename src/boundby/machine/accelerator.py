@@ -26,6 +26,7 @@ from boundby.machine.data import DTYPES
 from boundby.machine.describe import describe_machine, now_text
 from boundby.machine.probe import Formula, Probe, ProbeSet, Reading, rate_of, seconds_of, slope
 from boundby.machine.rounds import read_ceilings, take_rounds
+from boundby.results.language import tr
 from boundby.results.machine import Finding, Machine
 from boundby.timing.clock import Clock, monotonic_ns
 from boundby.timing.device import Device, device_of
@@ -157,8 +158,12 @@ def _products(
     return tuple(
         Finding(
             code="dtype-unusable",
-            message=f"{dtype} matrix products do not run on this {device.kind} device with this torch.",
-            advice=f"Do not use {dtype} here.",
+            message=tr(
+                "{dtype} matrix products do not run on this {kind} device with this torch.",
+                dtype=dtype,
+                kind=device.kind,
+            ),
+            advice=tr("Do not use {dtype} here.", dtype=dtype),
         )
         for dtype in refused
     )

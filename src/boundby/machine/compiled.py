@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from boundby.machine.data import DTYPES, DataSource
 from boundby.machine.functions import LARGEST, PIECE, ROW, function_arguments
 from boundby.machine.probe import Formula, Probe, ProbeSet, Reading, Window, seconds_of
+from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.timing.clock import Clock, monotonic_ns
 
@@ -134,7 +135,7 @@ def compiled_probes(
             sets.append(build())
         except Exception as error:  # The compiler and its backends raise what they like, and none of it is the user's.
             failed.append((what, error))
-            if _lacks_compiler(error):
+            if lacks_compiler(error):
                 break
         last_ns = clock() - before_ns
     findings = [_failure(failed)] if failed else []
@@ -142,8 +143,10 @@ def compiled_probes(
         findings.append(
             Finding(
                 code="compile-cut-short",
-                message=f"Not measured with torch.compile, since compiling took too long: {'; '.join(left)}.",
-                advice="Measure again: what the compiler keeps makes the next time quicker.",
+                message=tr(
+                    "Not measured with torch.compile, since compiling took too long: {left}.", left="; ".join(left)
+                ),
+                advice=tr("Measure again: what the compiler keeps makes the next time quicker."),
             )
         )
     probes = tuple(probe for one in sets for probe in one.probes)
@@ -152,13 +155,13 @@ def compiled_probes(
 
 def _builders(data: DataSource, threads: int, compile_one: Compile) -> Iterator[tuple[str, Callable[[], ProbeSet]]]:
     """What there is to compile, in words, and what compiles it."""
-    yield "the cost of a call", partial(_call_probe, compile_one)
+    yield tr("the cost of a call"), partial(_call_probe, compile_one)
     for dtype in COMPILED_DTYPES:
         many = _tensors(data, dtype, compiled_elements(threads))
         few = _tensors(data, dtype, _FEW_ROWS * ROW)
         for functions in GRAPHS:
             yield (
-                f"{', '.join(functions)} in {dtype}",
+                tr("{functions} in {dtype}", functions=", ".join(functions), dtype=dtype),
                 partial(_graph_probes, functions, dtype, many, few, compile_one),
             )
 
@@ -257,27 +260,34 @@ def _per_element(elements: int) -> Formula:
     return formula
 
 
-def _lacks_compiler(error: Exception) -> bool:
+def lacks_compiler(error: Exception) -> bool:
+    """Whether torch.compile failed because it found no C++ compiler."""
     return any(type(one).__name__ == "InvalidCxxCompiler" for one in _causes(error))
 
 
 def _failure(failed: Sequence[tuple[str, Exception]]) -> Finding:
     """One finding for all that failed, with what was behind the last of them."""
     error = failed[-1][1]
-    if _lacks_compiler(error):
+    if lacks_compiler(error):
         return Finding(
             code="no-compiler",
-            message="Nothing was measured with torch.compile, since it finds no C++ compiler here.",
-            advice="Install g++ or clang, or name one in CXX, if you mean to use torch.compile.",
+            message=tr("Nothing was measured with torch.compile, since it finds no C++ compiler here."),
+            advice=tr("Install g++ or clang, or name one in CXX, if you mean to use torch.compile."),
         )
-    more = f" and {len(failed) - 1} more graphs" if len(failed) > 1 else ""
-    cause = list(_causes(error))[-1]
-    said = str(cause).strip().partition("\n")[0] or type(cause).__name__
+    what = failed[0][0]
+    if len(failed) > 1:
+        what = tr("{first} and {rest} more graphs", first=what, rest=len(failed) - 1)
     return Finding(
         code="compile-failed",
-        message=f"torch.compile failed here on {failed[0][0]}{more}: {said}",
-        advice="See whether torch.compile works here at all; remedies that use it will not.",
+        message=tr("torch.compile failed here on {what}: {cause}", what=what, cause=first_cause(error)),
+        advice=tr("See whether torch.compile works here at all; remedies that use it will not."),
     )
+
+
+def first_cause(error: Exception) -> str:
+    """What was behind a failure of torch.compile, in one line of its own words."""
+    cause = list(_causes(error))[-1]
+    return str(cause).strip().partition("\n")[0] or type(cause).__name__
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from boundby.results.language import tr, trn
 from boundby.results.machine import Ceiling, Finding, Machine
-from boundby.results.units import format_rate, format_size, plural
+from boundby.results.units import format_rate, format_size
 
 # Ceilings are measured by short windows; within this of each other, bands apart or not, they do not contradict.
 SLACK = 1.1
@@ -70,13 +71,17 @@ def checked(machine: Machine) -> Machine:
 
 def _finding(found: Sequence[Contradiction]) -> Finding:
     told = "; ".join(one.message for one in found[:_SHOWN])
-    rest = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    are = "is" if len(found) == 1 else "are"
+    if len(found) > _SHOWN:
+        told = tr("{told}; and {rest} more", told=told, rest=len(found) - _SHOWN)
     return Finding(
         code="ceilings-contradict",
-        message=f"{plural(len(found), 'ceiling')} {are} above what another one allows, so one of each two is wrong: "
-        f"{told}{rest}.",
-        advice="Measure again when it is quiet: boundby machine --again.",
+        message=trn(
+            "{count} ceiling is above what another one allows, so one of each two is wrong: {told}.",
+            "{count} ceilings are above what another one allows, so one of each two is wrong: {told}.",
+            len(found),
+            told=told,
+        ),
+        advice=tr("Measure again when it is quiet: boundby machine --again."),
     )
 
 
@@ -98,13 +103,17 @@ def _above(one: Ceiling, limit: Ceiling) -> bool:
 
 def _told(one: Ceiling) -> str:
     """A ceiling's name, size and value: ``fp32 triad over 64 MiB (79 GB/s)``."""
-    where = f" over {format_size(one.size_bytes)}" if one.kind == "bandwidth" else ""
     stack = "" if one.stack == "torch" else f"{one.stack} "
-    return f"{stack}{one.dtype or ''} {one.name}{where} ({format_rate(one.value, one.unit, digits=2)})".strip()
+    name = f"{stack}{one.dtype or ''} {one.name}".strip()
+    rate = format_rate(one.value, one.unit, digits=2)
+    if one.kind == "bandwidth":
+        return tr("{name} over {size} ({rate})", name=name, size=format_size(one.size_bytes), rate=rate)
+    return f"{name} ({rate})"
 
 
-def _contradiction(one: Ceiling, limit: Ceiling, relation: str = "is above") -> Contradiction:
-    return Contradiction(ceiling=one, limit=limit, message=f"{_told(one)} {relation} {_told(limit)}")
+def _contradiction(one: Ceiling, limit: Ceiling) -> Contradiction:
+    message = tr("{ceiling} is above {limit}", ceiling=_told(one), limit=_told(limit))
+    return Contradiction(ceiling=one, limit=limit, message=message)
 
 
 def _streams(ceilings: Iterable[Ceiling]) -> dict[tuple[str, str | None, str], list[Ceiling]]:
@@ -190,7 +199,13 @@ def _functions_above_streams(ceilings: Sequence[Ceiling]) -> Iterator[Contradict
     for one in ceilings:
         item = _ITEM_BYTES.get(one.dtype or "")
         if one.kind == "function" and one.stack == "torch" and item and item / one.high > limit.high * SLACK:
-            yield _contradiction(one, limit, f"would move {format_rate(item / one.value, 'byte/s', digits=2)}, above")
+            message = tr(
+                "{ceiling} would move {rate}, above {limit}",
+                ceiling=_told(one),
+                rate=format_rate(item / one.value, "byte/s", digits=2),
+                limit=_told(limit),
+            )
+            yield Contradiction(ceiling=one, limit=limit, message=message)
 
 
 def _above_datasheet(ceilings: Sequence[Ceiling]) -> Iterator[Contradiction]:
@@ -201,4 +216,5 @@ def _above_datasheet(ceilings: Sequence[Ceiling]) -> Iterator[Contradiction]:
         # A datasheet's bandwidth is main memory's; caches are faster.
         smaller = one.kind == "bandwidth" and limit is not None and (one.size_bytes or 0) < (limit.size_bytes or 0)
         if limit is not None and one.source == "measured" and not smaller and _above(one, limit):
-            yield _contradiction(one, limit, "is above the datasheet's")
+            message = tr("{ceiling} is above the datasheet's {limit}", ceiling=_told(one), limit=_told(limit))
+            yield Contradiction(ceiling=one, limit=limit, message=message)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
+from boundby.results.language import tr, trn
 from boundby.results.machine import Finding, MachineDescription
 
 # cgroup v1 writes "no limit" as the largest multiple of the page size in a signed 64-bit number.
@@ -157,14 +158,19 @@ def threads_findings(description: MachineDescription) -> tuple[Finding, ...]:
     """What is wrong with the number of threads, if anything: more threads than cores they can run on."""
     if description.threads <= description.usable_cores:
         return ()
-    cores = "1 core" if description.usable_cores == 1 else f"{description.usable_cores} cores"
+    cores = trn("{count} core", "{count} cores", description.usable_cores)
     return (
         Finding(
             code="threads-over-cores",
-            message=f"torch uses {description.threads} threads and this process can keep {cores} busy, "
-            "so threads wait for each other.",
-            advice=f"Set OMP_NUM_THREADS={description.usable_cores}, or call "
-            f"torch.set_num_threads({description.usable_cores}).",
+            message=tr(
+                "torch uses {threads} threads and this process can keep {cores} busy, so threads wait for each other.",
+                threads=description.threads,
+                cores=cores,
+            ),
+            advice=tr(
+                "Set OMP_NUM_THREADS={cores}, or call torch.set_num_threads({cores}).",
+                cores=description.usable_cores,
+            ),
         ),
     )
 

@@ -19,6 +19,7 @@ import msgspec
 from boundby.machine.describe import process_affinity, torch_version, usable_cores
 from boundby.machine.store import load, machine_key, save
 from boundby.results.errors import BoundbyError
+from boundby.results.language import language, tr
 from boundby.results.machine import Finding, Machine, Mode
 from boundby.results.machine_file import decode_machine
 from boundby.timing.clock import monotonic_ns
@@ -69,7 +70,9 @@ def ensure_machine(
         KeyboardInterrupt: as the user asked; the process is stopped first.
     """
     if torch_version() is None:
-        raise BoundbyError("no-torch", "There is no torch in this Python environment.", "Install it: pip install torch")
+        raise BoundbyError(
+            "no-torch", tr("There is no torch in this Python environment."), tr("Install it: pip install torch")
+        )
     findings: tuple[Finding, ...] = ()
     usable: list[Machine] = []
     for serving in () if again else _SERVED_BY[mode]:
@@ -107,7 +110,7 @@ def _measure_apart(
     command = [
         *(sys.executable, "-P", "-m", "boundby.machine.worker"),
         *("--output", str(writing), "--budget", str(budget_s), "--started", str(monotonic_ns()), "--mode", mode),
-        *("--device", device),
+        *("--device", device, "--language", language()),
         *(("--threads", str(threads)) if threads is not None else ()),
     ]
     with open(reading, "rb", buffering=0) as reports, tempfile.TemporaryFile() as errors:
@@ -123,7 +126,7 @@ def _measure_apart(
                 start_new_session=True,
             )
         except OSError as error:
-            raise _failed(f"its process could not be started: {error.strerror}") from error
+            raise _failed(tr("its process could not be started: {strerror}", strerror=error.strerror)) from error
         finally:
             os.close(writing)
         with _stopped_at_the_end(worker):
@@ -146,7 +149,7 @@ def _measure_apart(
             if document is None:
                 status = _status(worker)
                 raise _failed(_last_line(errors) or status)
-            return decode_machine(document, name="what the measuring process reported")
+            return decode_machine(document, name=tr("what the measuring process reported"))
 
 
 def worker_environment(environ: Mapping[str, str], *, every_core: bool) -> dict[str, str]:
@@ -187,7 +190,7 @@ def _lines(reports: IO[bytes], patience_s: float) -> Iterator[bytes]:
         selector.register(reports, selectors.EVENT_READ)
         while True:
             if not selector.select(patience_s):
-                raise _failed(f"its process said nothing for {patience_s:.0f} s")
+                raise _failed(tr("its process said nothing for {patience_s} s", patience_s=f"{patience_s:.0f}"))
             chunk = reports.read(1 << 16)
             if not chunk:
                 return
@@ -215,10 +218,10 @@ def _status(worker: subprocess.Popen[bytes]) -> str:
     try:
         status = worker.wait(_GRACE_S)
     except subprocess.TimeoutExpired:
-        return "its process closed its output and went on"
+        return tr("its process closed its output and went on")
     if status < 0:
-        return f"its process was killed by signal {-status}, perhaps for want of memory"
-    return f"its process ended with status {status} and no result"
+        return tr("its process was killed by signal {signal}, perhaps for want of memory", signal=-status)
+    return tr("its process ended with status {status} and no result", status=status)
 
 
 def _last_line(errors: IO[bytes]) -> str:
@@ -230,6 +233,6 @@ def _last_line(errors: IO[bytes]) -> str:
 def _failed(reason: str) -> BoundbyError:
     return BoundbyError(
         "machine-failed",
-        f"Measuring this machine failed: {reason.rstrip('.')}.",
-        "Check that `python -c 'import torch; torch.ones(1) + 1'` works, then try again.",
+        tr("Measuring this machine failed: {reason}.", reason=reason.rstrip(".")),
+        tr("Check that `python -c 'import torch; torch.ones(1) + 1'` works, then try again."),
     )

@@ -30,6 +30,7 @@ import torch
 
 from boundby.machine.data import DTYPES, DataSource
 from boundby.machine.probe import Probe, ProbeSet, Reading, Unit, rate_of, seconds_of, taking_turns
+from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.timing.clock import Clock, monotonic_ns
 from boundby.timing.one_thread import in_one_thread
@@ -207,12 +208,12 @@ def usable_dtypes(
                 tried *= 2
                 seconds = _fastest(product_call(data, "mm", (1, tried, tried, tried), dtype), clock)
         except RuntimeError as error:
-            first = str(error).splitlines()[0] if str(error) else "no reason given"
+            first = str(error).splitlines()[0] if str(error) else tr("no reason given")
             findings.append(
                 Finding(
                     code="dtype-unusable",
-                    message=f"torch cannot multiply {dtype} matrices here: {first}",
-                    advice=f"Do not use {dtype} on this machine.",
+                    message=tr("torch cannot multiply {dtype} matrices here: {first}", dtype=dtype, first=first),
+                    advice=tr("Do not use {dtype} on this machine.", dtype=dtype),
                 )
             )
             continue
@@ -228,9 +229,14 @@ def usable_dtypes(
         findings.append(
             Finding(
                 code="dtype-slow",
-                message=f"{dtype} matrix products are {slowdown:.0f} times slower than fp32 here "
-                f"(at {tried} x {tried}): this machine or this torch has no fast path for them.",
-                advice=f"Do not use {dtype} on this machine.",
+                message=tr(
+                    "{dtype} matrix products are {slowdown} times slower than fp32 here (at {tried} x {tried}): this "
+                    "machine or this torch has no fast path for them.",
+                    dtype=dtype,
+                    slowdown=f"{slowdown:.0f}",
+                    tried=tried,
+                ),
+                advice=tr("Do not use {dtype} on this machine.", dtype=dtype),
             )
         )
     return tuple(usable), ProbeSet(probes=tuple(board.probes), readings=tuple(board.readings)), tuple(findings)

@@ -15,6 +15,7 @@ from boundby.machine.memory import memory_allowance, memory_findings, peak_memor
 from boundby.machine.modes import finish_work, prepare_work
 from boundby.machine.probe import Reading, Window, seconds_of
 from boundby.machine.rounds import MAX_ROUNDS, Rounds, read_ceilings, take_rounds, unconfirmed_readings, unsteady_probes
+from boundby.results.language import tr
 from boundby.results.machine import Finding, Machine, Measuring, Mode
 from boundby.timing.clock import Clock, monotonic_ns
 
@@ -153,17 +154,25 @@ def _noise_findings(rounds: Rounds) -> tuple[Finding, ...]:
         findings.append(
             Finding(
                 code="op-unavailable",
-                message=f"Not measured, since this torch does not run them here: {names} ({rounds.broken[0][1]}).",
-                advice="Ops of these kinds are judged by the others.",
+                message=tr(
+                    "Not measured, since this torch does not run them here: {names} ({reason}).",
+                    names=names,
+                    reason=rounds.broken[0][1],
+                ),
+                advice=tr("Ops of these kinds are judged by the others."),
             )
         )
     if rounds.rounds < FEWEST_ROUNDS:
         findings.append(
             Finding(
                 code="machine-busy",
-                message=f"The machine was so busy that only {rounds.rounds} of at least {FEWEST_ROUNDS} rounds of "
-                "measuring fitted in the time: its ceilings may be far too low.",
-                advice="Measure again when it is quiet: boundby machine --again.",
+                message=tr(
+                    "The machine was so busy that only {rounds} of at least {least} rounds of measuring "
+                    "fitted in the time: its ceilings may be far too low.",
+                    rounds=rounds.rounds,
+                    least=FEWEST_ROUNDS,
+                ),
+                advice=tr("Measure again when it is quiet: boundby machine --again."),
             )
         )
     unsteady = unsteady_probes(rounds)
@@ -171,17 +180,23 @@ def _noise_findings(rounds: Rounds) -> tuple[Finding, ...]:
         findings.append(
             Finding(
                 code="machine-unsteady",
-                message=f"{len(unsteady)} of {len(rounds.windows)} ceilings moved by more than a quarter while they "
-                "were measured: something else was using the machine, or its clock changed.",
-                advice="Measure again when it is quiet: boundby machine --again.",
+                message=tr(
+                    "{unsteady} of {windows} ceilings moved by more than a quarter while they were measured: "
+                    "something else was using the machine, or its clock changed.",
+                    unsteady=len(unsteady),
+                    windows=len(rounds.windows),
+                ),
+                advice=tr("Measure again when it is quiet: boundby machine --again."),
             )
         )
     if rounds.dropped:
         findings.append(
             Finding(
                 code="clock-stepped-back",
-                message=f"{rounds.dropped} timed windows came out at zero or less and were dropped.",
-                advice="Measure on a machine whose clock is steady.",
+                message=tr(
+                    "{dropped} timed windows came out at zero or less and were dropped.", dropped=rounds.dropped
+                ),
+                advice=tr("Measure on a machine whose clock is steady."),
             )
         )
     return tuple(findings)

@@ -7,6 +7,7 @@ import resource
 import sys
 from pathlib import Path
 
+from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.results.units import format_size
 
@@ -78,9 +79,14 @@ def memory_findings(peak_bytes: int | None, available_bytes: int | None) -> tupl
     return (
         Finding(
             code="memory-over-bound",
-            message=f"Measuring took {format_size(peak_bytes, digits=2)} of memory, over the "
-            f"{format_size(bound, digits=2)} meant for it, a quarter of what is there: torch, its workspaces and the "
-            f"smallest set of probes alone need some {format_size(FIXED_MEMORY_BYTES, digits=2)}.",
-            advice="Nothing to do where it ended well; give it more memory where it was killed.",
+            message=tr(
+                "Measuring took {peak} of memory, over the {bound} meant for it, a quarter of what is "
+                "there: torch, its workspaces and the smallest set of probes alone need some "
+                "{least}.",
+                peak=format_size(peak_bytes, digits=2),
+                bound=format_size(bound, digits=2),
+                least=format_size(FIXED_MEMORY_BYTES, digits=2),
+            ),
+            advice=tr("Nothing to do where it ended well; give it more memory where it was killed."),
         ),
     )

@@ -28,6 +28,7 @@ import msgspec
 
 from boundby.machine.describe import cpu_model
 from boundby.machine.store import cache_folder
+from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.timing.clock import monotonic_ns
 
@@ -38,7 +39,6 @@ COMPILE_LIMIT_S = 10.0
 _ASK_LIMIT_S = 2.0
 _TRY_LIMIT_S = 5.0
 _TRY = "import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1]).boundby_check())"
-_ADVICE = "Nothing to do: the raw ceilings of the hardware are left out, all others hold."
 
 
 class NativeUnavailableError(Exception):
@@ -82,8 +82,13 @@ def native_library(
         raise NativeUnavailableError(
             Finding(
                 code="no-compiler",
-                message=f"There is no C compiler here ({names}), so the hardware was not measured without a stack.",
-                advice="Install one (gcc or clang) or name it with CC to see what share of the hardware torch reaches.",
+                message=tr(
+                    "There is no C compiler here ({names}), so the hardware was not measured without a stack.",
+                    names=names,
+                ),
+                advice=tr(
+                    "Install one (gcc or clang) or name it with CC to see what share of the hardware torch reaches."
+                ),
             )
         )
     deadline_ns = monotonic_ns() + int(limit_s * 1e9)
@@ -100,13 +105,16 @@ def native_library(
 
 
 def _failed(reason: str) -> NativeUnavailableError:
-    message = f"The loops that measure the hardware without a stack could not be built: {reason.rstrip('.')}."
-    return NativeUnavailableError(Finding(code="native-failed", message=message, advice=_ADVICE))
+    message = tr(
+        "The loops that measure the hardware without a stack could not be built: {reason}.", reason=reason.rstrip(".")
+    )
+    advice = tr("Nothing to do: the raw ceilings of the hardware are left out, all others hold.")
+    return NativeUnavailableError(Finding(code="native-failed", message=message, advice=advice))
 
 
 def unloadable(path: Path, error: Exception) -> NativeUnavailableError:
     """What to raise where a library that worked in a process of its own cannot be loaded in this one."""
-    return _failed(f"{path} cannot be loaded: {error}")
+    return _failed(tr("{path} cannot be loaded: {error}", path=path, error=error))
 
 
 def _compilers(environ: Mapping[str, str]) -> list[_Compiler]:
@@ -178,7 +186,7 @@ def _compile(
             command = [*compiler.command, *_FLAGS, *flags, "-o", str(fresh), str(text)]
             status, said = _run(command, environ, max(0.0, (deadline_ns - monotonic_ns()) * 1e-9))
             if status is None:
-                return "compiling took too long"
+                return tr("compiling took too long")
             reason = _tried(fresh) if status == 0 and fresh.exists() else _complaint(said, status)
             if reason is None:
                 os.replace(fresh, path)
@@ -199,15 +207,17 @@ def _tried(path: Path) -> str | None:
     if status == 0:
         return None
     if status is None:
-        return f"what it made did not end within {_TRY_LIMIT_S:g} s"
+        return tr("what it made did not end within {limit} s", limit=f"{_TRY_LIMIT_S:g}")
     lines = said.strip().splitlines()
-    return "what it made does not run here" + (f" ({lines[-1]})" if lines else f" (status {status})")
+    if lines:
+        return tr("what it made does not run here ({said})", said=lines[-1])
+    return tr("what it made does not run here (status {status})", status=status)
 
 
 def _complaint(said: str, status: int) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     told = next((line for line in lines if "error" in line), lines[0] if lines else "")
-    return told or f"it ended with status {status}"
+    return told or tr("it ended with status {status}", status=status)
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str], limit_s: float) -> tuple[int | None, str]:

@@ -28,6 +28,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Literal
 
 import torch
@@ -35,6 +36,7 @@ import torch
 from boundby.machine.data import DTYPES, DataSource
 from boundby.machine.functions import FUNCTIONS, MAKERS, PIECE, ROW, Arguments, function_arguments, function_elements
 from boundby.machine.probe import Probe, ProbeSet, Reading, per_element
+from boundby.results.language import tr
 from boundby.results.machine import Ceiling, Finding
 from boundby.timing.clock import Clock, monotonic_ns
 from boundby.timing.one_thread import in_one_thread
@@ -333,39 +335,64 @@ def range_findings(
         findings.append(
             Finding(
                 code="slow-arguments",
-                message=f"Functions that are slower on {slow[0][0].arguments}: {listed}.",
+                message=tr(
+                    "Functions that are slower on {arguments}: {listed}.",
+                    arguments=_arguments_words(slow[0][0].arguments or ""),
+                    listed=listed,
+                ),
                 advice=_advice(place, [one for one, _ in slow], flushed or {}),
             )
         )
     return tuple(findings)
 
 
+def _arguments_words(arguments: str) -> str:
+    """A range's text, which names it in machine files and so is English there, in the language in use."""
+    return {
+        "denormal numbers": tr("denormal numbers"),
+        "numbers whose products are denormal": tr("numbers whose products are denormal"),
+        "numbers so far below 0 that their exponentials are denormal": tr(
+            "numbers so far below 0 that their exponentials are denormal"
+        ),
+        "numbers of 1e5 to 1e7": tr("numbers of 1e5 to 1e7"),
+        "negative numbers": tr("negative numbers"),
+        "zeros": tr("zeros"),
+        "numbers half of which are -1e9, as masks make them": tr("numbers half of which are -1e9, as masks make them"),
+        "infinity": tr("infinity"),
+    }.get(arguments, arguments)
+
+
 def _advice(place: str, slow: Sequence[Ceiling], flushed: Mapping[tuple[str, str], float]) -> str:
     if place not in _DENORMAL_RANGES:
-        return "Keep such arguments from these functions where the result allows it, by clamping for example."
+        return tr("Keep such arguments from these functions where the result allows it, by clamping for example.")
     mended = [one for one in slow if flushed.get((one.name, one.dtype or ""), math.inf) < _LOOKS_SLOW]
     left = [one for one in slow if one not in mended]
     advice = []
     if mended:
-        advice.append(f"torch.set_flush_denormal(True), before anything else of torch runs, mends {_listed(mended)}.")
+        advice.append(
+            tr(
+                "torch.set_flush_denormal(True), before anything else of torch runs, mends {listed}.",
+                listed=_listed(mended),
+            )
+        )
     if left:
-        advice.append(f"Keep such arguments from {_listed(left)}, by clamping for example.")
+        advice.append(tr("Keep such arguments from {listed}, by clamping for example.", listed=_listed(left)))
     if left and flushed:
-        advice.append("Flushing denormal numbers to zero does not mend that.")
-    return " ".join(advice)
+        advice.append(tr("Flushing denormal numbers to zero does not mend that."))
+    return reduce(lambda first, then: tr("{first} {then}", first=first, then=then), advice)
 
 
 def _listed(ceilings: Sequence[Ceiling]) -> str:
     """The functions, each with its types: ``sqrt (fp32, fp64), log (fp32)``."""
     types: dict[str, list[str]] = {}
     for one in ceilings:
-        types.setdefault(one.name.partition("/")[0], []).append(one.dtype or "any type")
+        types.setdefault(one.name.partition("/")[0], []).append(one.dtype or tr("any type"))
     return ", ".join(f"{name} ({', '.join(some)})" for name, some in types.items())
 
 
 def _of(ceiling: Ceiling) -> str:
-    return f"{ceiling.name.partition('/')[0]} in {ceiling.dtype}"
+    return tr("{function} in {dtype}", function=ceiling.name.partition("/")[0], dtype=ceiling.dtype)
 
 
 def _times(factor: float) -> str:
-    return f"{factor:.0f} times" if factor >= 9.95 else f"{factor:.1f} times"
+    return tr("{factor} times", factor=f"{factor:.0f}" if factor >= 9.95 else f"{factor:.1f}")

@@ -13,6 +13,7 @@ import platformdirs
 from boundby.machine.describe import cpu_model, process_affinity, relevant_environment, torch_version, usable_cores
 from boundby.results.errors import BoundbyError
 from boundby.results.files import write_new
+from boundby.results.language import tr
 from boundby.results.machine import Finding, Machine, Mode
 from boundby.results.machine_file import decode_machine, encode_machine
 
@@ -76,12 +77,16 @@ def load(key: Mapping[str, object], *, folder: Path | None = None) -> tuple[Mach
     except FileNotFoundError:
         return None, ()
     except (BoundbyError, OSError) as error:
-        reason = error.message if isinstance(error, BoundbyError) else f"{path} cannot be read: {error.strerror}."
+        reason = (
+            error.message
+            if isinstance(error, BoundbyError)
+            else tr("{path} cannot be read: {strerror}.", path=path, strerror=error.strerror)
+        )
         return None, (
             Finding(
                 code="ceilings-damaged",
-                message=f"The kept ceilings were of no use and were measured again. {reason}",
-                advice="Nothing to do, unless it happens again: then check the disk.",
+                message=tr("The kept ceilings were of no use and were measured again. {reason}", reason=reason),
+                advice=tr("Nothing to do, unless it happens again: then check the disk."),
             ),
         )
 
@@ -103,8 +108,10 @@ def save(key: Mapping[str, object], machine: Machine, *, folder: Path | None = N
         return (
             Finding(
                 code="ceilings-not-kept",
-                message=f"The ceilings could not be kept, so they will be measured again next time. {reason}",
-                advice="Set BOUNDBY_CACHE_DIR to a folder you can write.",
+                message=tr(
+                    "The ceilings could not be kept, so they will be measured again next time. {reason}", reason=reason
+                ),
+                advice=tr("Set BOUNDBY_CACHE_DIR to a folder you can write."),
             ),
         )
     return ()

@@ -24,6 +24,7 @@ from boundby.machine.bandwidth import PIECE_BYTES
 from boundby.machine.data import DataSource
 from boundby.machine.matmul import SLOW_DTYPE, product_call, product_flops
 from boundby.machine.probe import Unit, taking_turns
+from boundby.results.language import tr
 from boundby.results.machine import Ceiling, CeilingKind, Finding
 from boundby.timing.clock import Clock, monotonic_ns
 from boundby.timing.sampling import MAX_LOOPS
@@ -101,14 +102,20 @@ def sustained_ceilings(
         first, last = (_undisturbed(some) for some in (windows[:third], windows[-third:]))
         found.append(_ceiling(load, last or [window.seconds for window in windows[-third:]], threads))
         if _throttled(first, last):
-            slowed.append(f"{load.what} lost {1 - median(first) / median(last):.0%}")
+            slowed.append(tr("{what} lost {share}", what=load.what, share=f"{1 - median(first) / median(last):.0%}"))
     if not slowed:
         return tuple(found), ()
     finding = Finding(
         code="throttles",
-        message=f"Within {seconds:g} s of work without a rest the machine slowed down: {', '.join(slowed)}.",
-        advice="Long runs go at the sustained ceilings, not at the burst ones. Look at cooling and the power limit, "
-        "and in a cloud at CPU credits that run out.",
+        message=tr(
+            "Within {seconds} s of work without a rest the machine slowed down: {slowed}.",
+            seconds=f"{seconds:g}",
+            slowed=", ".join(slowed),
+        ),
+        advice=tr(
+            "Long runs go at the sustained ceilings, not at the burst ones. Look at cooling and the power "
+            "limit, and in a cloud at CPU credits that run out."
+        ),
     )
     return tuple(found), (finding,)
 
@@ -149,7 +156,7 @@ def _product(data: DataSource, dtype: str, best: Ceiling) -> _Load:
     batch, m, n, k = best.shape or (1, 1, 1, 1)
     shape = (batch, m, n, k)
     return _Load(
-        what=f"{dtype} matrix products",
+        what=tr("{dtype} matrix products", dtype=dtype),
         call=product_call(data, best.name, shape, dtype),
         work=product_flops(shape),
         kind="matmul",
@@ -164,7 +171,7 @@ def _stream(data: DataSource, memory_bytes: int) -> _Load:
     size = max(1, min(STREAM_BYTES, memory_bytes) // _ITEM) * _ITEM
     pieces = data.large(size // _ITEM).chunk(max(1, size // PIECE_BYTES))
     return _Load(
-        what="streams through memory",
+        what=tr("streams through memory"),
         # By exactly 1, so that numbers neither grow nor reach the denormals over many rounds.
         call=taking_turns([partial(piece.mul_, 1.0) for piece in pieces]),
         work=2 * size / len(pieces),

@@ -19,6 +19,7 @@ import msgspec
 
 from boundby.machine.describe import process_affinity
 from boundby.results.errors import BoundbyError
+from boundby.results.language import LANGUAGES, choose_language
 from boundby.results.machine import Machine
 from boundby.results.machine_file import encode_machine
 from boundby.timing.clock import monotonic_ns
@@ -38,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--mode", choices=("quick", "default", "full"), default="default")
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--language", choices=LANGUAGES, default="en", help="of the findings")
     options = parser.parse_args(arguments)
+    choose_language(options.language)
 
     with os.fdopen(options.output, "wb", buffering=0) as output:
 

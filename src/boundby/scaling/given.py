@@ -17,6 +17,7 @@ import msgspec
 
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.interval import Interval, interval
+from boundby.results.language import tr
 from boundby.results.scaling import ScalingPoint
 from boundby.scaling.speedups import point
 
@@ -31,7 +32,6 @@ MOST_BYTES = 1 << 20
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 _NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_ADVICE = "Give pairs such as 1:1.0,2:1.8,4:3.1 (speed-ups) or 1:35ms,2:20ms (times), or a CSV or JSON file of them."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def read_pairs(text: str) -> tuple[Given, ...]:
     for part in text.split(","):
         count, colon, value = part.strip().rpartition(":")
         if not colon:
-            _refuse(f"{part.strip()!r} is no pair of workers and a speed-up")
+            _refuse(tr("{text} is no pair of workers and a speed-up", text=f"{part.strip()!r}"))
         found.append(_given(count, value))
     return tuple(found)
 
@@ -69,13 +69,13 @@ def read_rows(data: bytes, *, name: str) -> tuple[Given, ...]:
         BoundbyError: ``bad-speedups``.
     """
     if len(data) > MOST_BYTES:
-        _refuse(f"{name} has {len(data):,} bytes, more than any list of speed-ups")
+        _refuse(tr("{name} has {number} bytes, more than any list of speed-ups", name=name, number=f"{len(data):,}"))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        _refuse(f"{name} is not text in UTF-8")
+        _refuse(tr("{name} is not text in UTF-8", name=name))
     if "\0" in text:
-        _refuse(f"{name} is no text")
+        _refuse(tr("{name} is no text", name=name))
     if text.lstrip().startswith(("{", "[")):
         return _from_json(text, name)
     return _from_csv(text, name)
@@ -91,23 +91,26 @@ def given_points(given: Sequence[Given]) -> tuple[ScalingPoint, ...]:
     counts = [one.workers for one in given]
     twice = sorted({count for count in counts if counts.count(count) > 1})
     if twice:
-        _refuse(f"{twice[0]} is there twice", "Give each number of workers once: the median of several runs.")
+        _refuse(
+            tr("{number} is there twice", number=twice[0]),
+            tr("Give each number of workers once: the median of several runs."),
+        )
     if len({one.is_time for one in given}) > 1:
-        _refuse("some are times and some are speed-ups", "Give all as times, or all as speed-ups.")
+        _refuse(tr("some are times and some are speed-ups"), tr("Give all as times, or all as speed-ups."))
     ordered = sorted(given, key=lambda one: one.workers)
     if not ordered or ordered[-1].workers == 1:
-        _refuse("there is no speed-up of more than one worker")
+        _refuse(tr("there is no speed-up of more than one worker"))
     if not ordered[0].is_time:
         if ordered[0].workers == 1 and not ordered[0].value.low <= 1.0 <= ordered[0].value.high:
             _refuse(
-                f"the speed-up at one worker is 1, not {ordered[0].value.value:g}",
-                "Speed-ups are over one worker; give times with their unit where that is what they are: 1:35ms.",
+                tr("the speed-up at one worker is 1, not {value}", value=f"{ordered[0].value.value:g}"),
+                tr("Speed-ups are over one worker; give times with their unit where that is what they are: 1:35ms."),
             )
         rest = [one for one in ordered if one.workers > 1]
         return (point(1, interval(1.0)), *(point(one.workers, one.value) for one in rest))
     base = ordered[0]
     if base.workers != 1:
-        _refuse("the time of one worker is missing, which speed-ups are over")
+        _refuse(tr("the time of one worker is missing, which speed-ups are over"))
     return tuple(
         point(
             one.workers,
@@ -130,9 +133,9 @@ def whole_count(text: str) -> int:
     """
     word = text.strip().replace("_", "")
     if not re.fullmatch(r"[+-]?\d+", word) or not word.isascii():
-        _refuse(f"{text.strip()!r} is no whole number of workers")
+        _refuse(tr("{text} is no whole number of workers", text=f"{text.strip()!r}"))
     if len(word) > 20 or not 1 <= int(word) <= MOST_WORKERS:
-        _refuse(f"{word[:24]} is no number of workers from 1 to 10^15")
+        _refuse(tr("{word} is no number of workers from 1 to 10^15", word=word[:24]))
     return int(word)
 
 
@@ -142,14 +145,14 @@ def _given(count: str, value: str, *, unit_s: float | None = None, low: str = ""
     number = _NUMBER.match(text)
     unit = text[number.end() :].strip() if number else ""
     if number is None or (unit and unit.rstrip("x") and unit not in _UNITS):
-        _refuse(f"{text!r} is no speed-up and no time")
+        _refuse(tr("{text} is no speed-up and no time", text=f"{text!r}"))
     scale = _UNITS.get(unit, unit_s)
     middle = _written(number[0])
     if low.strip() or high.strip():
         ends = [_written(end.strip()).value for end in (low, high) if end.strip()]
         middle = interval(middle.value, min(middle.value, *ends), max(middle.value, *ends))
     if not (middle.value > 0 and math.isfinite(middle.value)):
-        _refuse(f"{text} at {workers} workers is not positive and finite")
+        _refuse(tr("{text} at {workers} workers is not positive and finite", text=text, workers=workers))
     if middle.low <= 0:
         middle = interval(middle.value, middle.value / 2, middle.high)
     return Given(workers=workers, value=middle if scale is None else middle.scaled(scale), is_time=scale is not None)
@@ -158,13 +161,13 @@ def _given(count: str, value: str, *, unit_s: float | None = None, low: str = ""
 def _written(text: str) -> Interval:
     """A number with half a unit of its last digit on either side."""
     if not _NUMBER.fullmatch(text):
-        _refuse(f"{text!r} is no number")
+        _refuse(tr("{text} is no number", text=f"{text!r}"))
     plain = text.replace("_", "")
     mantissa, _, exponent = plain.lower().partition("e")
     decimals = len(mantissa.partition(".")[2])
     value = float(plain)
     if not math.isfinite(value) or len(exponent) > 4:
-        _refuse(f"{text} is not finite")
+        _refuse(tr("{text} is not finite", text=text))
     half = 0.5 * 10.0 ** (int(exponent or 0) - decimals)
     return interval(value, value - half, value + half)
 
@@ -172,9 +175,11 @@ def _written(text: str) -> Interval:
 def _from_csv(text: str, name: str) -> tuple[Given, ...]:
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if not lines:
-        _refuse(f"{name} is empty")
+        _refuse(tr("{name} is empty", name=name))
     rows = csv.DictReader(io.StringIO("\n".join(lines)), skipinitialspace=True)
-    return tuple(_from_row(row, f"{name}, row {number}") for number, row in enumerate(rows, start=1))
+    return tuple(
+        _from_row(row, tr("{name}, row {number}", name=name, number=number)) for number, row in enumerate(rows, start=1)
+    )
 
 
 def _from_json(text: str, name: str) -> tuple[Given, ...]:
@@ -183,9 +188,12 @@ def _from_json(text: str, name: str) -> tuple[Given, ...]:
         content: Any = msgspec.json.decode(text, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
         if isinstance(content, Mapping):
             return tuple(_given(count, _raw(value)) for count, value in content.items())
-        return tuple(_from_item(item, f"{name}, item {number}") for number, item in enumerate(content, start=1))
+        return tuple(
+            _from_item(item, tr("{name}, item {number}", name=name, number=number))
+            for number, item in enumerate(content, start=1)
+        )
     except msgspec.DecodeError as error:
-        _refuse(f"{name} is no JSON: {error}")
+        _refuse(tr("{name} is no JSON: {error}", name=name, error=error))
 
 
 def _from_item(item: msgspec.Raw, place: str) -> Given:
@@ -193,7 +201,7 @@ def _from_item(item: msgspec.Raw, place: str) -> Given:
     if isinstance(found, Mapping):
         return _from_row({key: _raw(value) for key, value in found.items()}, place)
     if len(found) != 2:
-        _refuse(f"{place} is no pair of workers and a speed-up")
+        _refuse(tr("{place} is no pair of workers and a speed-up", place=place))
     return _given(_raw(found[0]), _raw(found[1]))
 
 
@@ -206,14 +214,20 @@ def _from_row(row: Mapping[str, str | None], place: str) -> Given:
     cells = {(key or "").strip().lower(): value or "" for key, value in row.items() if isinstance(value, str | None)}
     count = _first(cells, WORKERS)
     if count is None:
-        _refuse(f"{place} has no column of workers", f"Name one of: {', '.join(WORKERS)}.")
+        _refuse(
+            tr("{place} has no column of workers", place=place),
+            tr("Name one of: {names}.", names=", ".join(WORKERS)),
+        )
     low, high = cells.get("low", ""), cells.get("high", "")
     speedup = _first(cells, SPEEDUPS)
     if speedup is not None:
         return _given(count, speedup, low=low, high=high)
     time = next(((cells[key], scale) for key, scale in TIMES.items() if key in cells), None)
     if time is None:
-        _refuse(f"{place} has neither a speed-up nor a time", f"Name one of: speedup, {', '.join(TIMES)}.")
+        _refuse(
+            tr("{place} has neither a speed-up nor a time", place=place),
+            tr("Name one of: speedup, {names}.", names=", ".join(TIMES)),
+        )
     return _given(count, time[0], unit_s=time[1], low=low, high=high)
 
 
@@ -221,5 +235,11 @@ def _first(cells: Mapping[str, str], names: Iterable[str]) -> str | None:
     return next((cells[name] for name in names if name in cells), None)
 
 
-def _refuse(message: str, advice: str = _ADVICE) -> NoReturn:
-    raise BoundbyError("bad-speedups", message, advice, status=EXIT_USAGE)
+def _advice() -> str:
+    return tr(
+        "Give pairs such as 1:1.0,2:1.8,4:3.1 (speed-ups) or 1:35ms,2:20ms (times), or a CSV or JSON file of them."
+    )
+
+
+def _refuse(message: str, advice: str = "") -> NoReturn:
+    raise BoundbyError("bad-speedups", message, advice or _advice(), status=EXIT_USAGE)

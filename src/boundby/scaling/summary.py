@@ -73,6 +73,11 @@ def describes(law: AmdahlFit) -> bool:
     return share.low < 1 and not (share.low <= 0 and share.high >= 1)
 
 
+def unit_words(unit: str) -> str:
+    """What workers are, threads for one, in the language in use."""
+    return {"threads": tr("threads"), "workers": tr("workers")}.get(unit, unit)
+
+
 def _of_points(points: Sequence[ScalingPoint], unit: str) -> list[Finding]:
     found = []
     over = [one.workers for one in points if one.oversubscribed]
@@ -92,7 +97,9 @@ def _of_points(points: Sequence[ScalingPoint], unit: str) -> list[Finding]:
         found.append(
             Finding(
                 code="scaling-unsteady",
-                message=tr("the speed-up at {count} {unit} is known poorly: turns differ", count=count, unit=unit),
+                message=tr(
+                    "the speed-up at {count} {unit} is known poorly: turns differ", count=count, unit=unit_words(unit)
+                ),
                 advice=tr("Look for other load (boundby doctor), or measure longer with --budget."),
             )
         )
@@ -117,7 +124,7 @@ def _of_fits(fits: Fits, fitted: Sequence[ScalingPoint], unit: str) -> list[Find
         found.append(
             Finding(
                 code="scaling-slower",
-                message=tr("{count} {unit} make it slower than one", count=f"{slower[0]:,}", unit=unit),
+                message=tr("{count} {unit} make it slower than one", count=f"{slower[0]:,}", unit=unit_words(unit)),
                 advice=tr("Use fewer: handing out the work costs more than it saves. Amdahl's law knows no such cost."),
             )
         )
@@ -127,7 +134,10 @@ def _of_fits(fits: Fits, fitted: Sequence[ScalingPoint], unit: str) -> list[Find
             Finding(
                 code="scaling-misfit",
                 message=tr(
-                    "one serial share does not fit: it is off by {miss} at {at} {unit}", miss=miss, at=at, unit=unit
+                    "one serial share does not fit: it is off by {miss} at {at} {unit}",
+                    miss=miss,
+                    at=at,
+                    unit=unit_words(unit),
                 ),
                 advice=tr(
                     "A share that grows with the workers says that they wait for each other or for memory: see the "

@@ -9,8 +9,9 @@ from boundby.machine.checks.activity import Activity, family
 from boundby.machine.checks.surroundings import Surroundings
 from boundby.machine.describe import group_files
 from boundby.results.doctor import Diagnosis, fine, problem, unread
+from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
-from boundby.results.units import format_percent, plural
+from boundby.results.units import format_percent
 
 # Of one core. The system counts in hundredths of a second, and its own small jobs stay below this.
 _LOAD = 0.15
@@ -23,53 +24,75 @@ _WORTH_NAMING = 0.05
 
 def check_load(here: Surroundings) -> Diagnosis:
     """Whether other processes used the processor between the two moments; this one and what it started do not count."""
-    name = "other load"
+    name = tr("other load")
     used = _cores_busy(here)
     average = _load_average(here)
     if used is None and average is None:
-        return unread(name, "neither /proc/stat nor a load average could be read")
-    told_average = "" if average is None else f"; load average {average:.2f} over a minute"
+        return unread(name, tr("neither /proc/stat nor a load average could be read"))
+    told_average = "" if average is None else tr("; load average {average} over a minute", average=f"{average:.2f}")
     cpus = len(here.cpus())
     if used is None:
-        return unread(name, f"/proc/stat could not be read{told_average}")
+        return unread(name, tr("/proc/stat could not be read{told_average}", told_average=told_average))
     if used < _LOAD:
-        return fine(name, f"{used:.2f} of {plural(cpus, 'CPU')} in use{told_average}")
+        return fine(
+            name,
+            tr(
+                "{used} of {CPUs} in use{told_average}",
+                used=f"{used:.2f}",
+                CPUs=trn("{count} CPU", "{count} CPUs", cpus),
+                told_average=told_average,
+            ),
+        )
     return problem(
         name,
         Finding(
             code="other-load",
-            message=f"Other processes use {used:.2f} of {plural(cpus, 'CPU')} now{told_average}{_told_busiest(here)}.",
-            advice="Stop them, or wait until they are done. top shows what runs; in a container, look from the host.",
+            message=tr(
+                "Other processes use {used} of {CPUs} now{told_average}{busiest}.",
+                used=f"{used:.2f}",
+                CPUs=trn("{count} CPU", "{count} CPUs", cpus),
+                told_average=told_average,
+                busiest=_told_busiest(here),
+            ),
+            advice=tr(
+                "Stop them, or wait until they are done. top shows what runs; in a container, look from the host."
+            ),
         ),
-        "They take the processor from steps in the middle, empty their caches and use their memory bandwidth. One "
-        "such process can turn a gain into a loss.",
+        tr(
+            "They take the processor from steps in the middle, empty their caches and use their memory "
+            "bandwidth. One such process can turn a gain into a loss."
+        ),
     )
 
 
 def check_stolen(here: Surroundings) -> Diagnosis:
     """Whether the host gives this virtual machine's processors to others."""
-    name = "steal time"
+    name = tr("steal time")
     share = _stolen_share(here)
     since_start = _stolen_since_start(here)
     if share is None or since_start is None:
-        return unread(name, "/proc/stat could not be read")
-    told = f"{format_percent(share)} now, {format_percent(since_start)} since the system started"
+        return unread(name, tr("/proc/stat could not be read"))
+    told = tr(
+        "{share} now, {since_start} since the system started",
+        share=format_percent(share),
+        since_start=format_percent(since_start),
+    )
     if max(share, since_start) < _STOLEN:
         return fine(name, told)
     return problem(
         name,
         Finding(
             code="time-stolen",
-            message=f"The host gives time of this machine's processors to others: {told}.",
-            advice="Take a machine with processors of its own, or a quiet hour; compare in turns only.",
+            message=tr("The host gives time of this machine's processors to others: {told}.", told=told),
+            advice=tr("Take a machine with processors of its own, or a quiet hour; compare in turns only."),
         ),
-        "Steps stop in the middle without anything in this machine to show for it.",
+        tr("Steps stop in the middle without anything in this machine to show for it."),
     )
 
 
 def check_throttled(here: Surroundings) -> Diagnosis:
     """Whether the control group's quota has stopped its processes."""
-    name = "quota hits"
+    name = tr("quota hits")
     counted = [
         (stopped, periods)
         for controller in (None, "cpu")
@@ -77,23 +100,31 @@ def check_throttled(here: Surroundings) -> Diagnosis:
         if (stopped := _field(text, "nr_throttled")) is not None and (periods := _field(text, "nr_periods")) is not None
     ]
     if not counted:
-        return unread(name, "no counters of a control group (cpu.stat) could be read")
+        return unread(name, tr("no counters of a control group (cpu.stat) could be read"))
     # Groups further up count the hits of quotas of their own; the one that is hit most matters.
     stopped, periods = max(counted, key=lambda one: one[0] / max(1, one[1]))
     if periods == 0:
-        return fine(name, "none: no quota was ever in force")
+        return fine(name, tr("none: no quota was ever in force"))
     share = stopped / periods
-    told = f"in {stopped:,} of {plural(periods, 'period')} ({format_percent(share)})"
+    told = {
+        "stopped": f"{stopped:,}",
+        "periods": trn("{count} period", "{count} periods", periods),
+        "share": format_percent(share),
+    }
     if share < _THROTTLED:
-        return fine(name, f"stopped {told}")
+        return fine(name, tr("stopped in {stopped} of {periods} ({share})", **told))
     return problem(
         name,
         Finding(
             code="stopped-by-quota",
-            message=f"The quota has stopped processes of this control group {told} since the group began.",
-            advice="Use fewer threads and worker processes than the quota has cores, or raise it.",
+            message=tr(
+                "The quota has stopped processes of this control group in {stopped} of {periods} ({share}) since the "
+                "group began.",
+                **told,
+            ),
+            advice=tr("Use fewer threads and worker processes than the quota has cores, or raise it."),
         ),
-        "A stopped step waits for the next period: some steps take tens of milliseconds more than others.",
+        tr("A stopped step waits for the next period: some steps take tens of milliseconds more than others."),
     )
 
 
@@ -149,7 +180,11 @@ def _told_busiest(here: Surroundings) -> str:
         for pid in busiest
         if ticks > 0 and used[pid] / ticks >= _WORTH_NAMING
     ]
-    return f". Busiest, in CPUs: {', '.join(told)}" if told else ". No process that can be seen from here is busy"
+    return (
+        tr(". Busiest, in CPUs: {told}", told=", ".join(told))
+        if told
+        else tr(". No process that can be seen from here is busy")
+    )
 
 
 def _used(before: Activity, after: Activity) -> dict[int, int]:

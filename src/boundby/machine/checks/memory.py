@@ -7,6 +7,7 @@ import re
 from boundby.machine.checks.surroundings import Surroundings
 from boundby.machine.describe import group_files, memory_limit
 from boundby.results.doctor import Diagnosis, fine, problem, unread
+from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.results.units import format_size
 
@@ -17,91 +18,112 @@ _SMALL_SHARE = 0.1
 # Pages that nobody uses go to disk on a healthy machine too; more than this share of memory means that it was short.
 _SWAPPED_SHARE = 0.1
 
+_DEFER = "echo defer+madvise | sudo tee /sys/kernel/mm/transparent_hugepage/defrag"
+_ENABLE = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
+
 
 def check_memory(here: Surroundings) -> Diagnosis:
     """Whether much memory is left, on the machine and within the control group's limit."""
-    name = "memory"
+    name = tr("memory")
     total, available = _meminfo(here, "MemTotal"), _meminfo(here, "MemAvailable")
     limit, room = memory_limit(here.root), _group_room(here)
     if available is None or total is None:
-        return unread(name, "/proc/meminfo could not be read")
+        return unread(name, tr("/proc/meminfo could not be read"))
     if limit is not None and limit < total and room is None:
-        return unread(name, f"a limit of {format_size(limit)} holds, and what is used of it could not be read")
-    whole, left, whose = total, available, "the machine's"
-    if room is not None and room[1] < available:
-        (whole, left), whose = room, "the control group's"
-    told = f"{format_size(left)} left of {whose} {format_size(whole)}"
+        return unread(
+            name, tr("a limit of {limit} holds, and what is used of it could not be read", limit=format_size(limit))
+        )
+    grouped = room is not None and room[1] < available
+    whole, left = room if room is not None and grouped else (total, available)
+    sizes = {"left": format_size(left), "whole": format_size(whole)}
+    told = (
+        tr("{left} left of the control group's {whole}", **sizes)
+        if grouped
+        else tr("{left} left of the machine's {whole}", **sizes)
+    )
     if left >= _LITTLE and left >= _SMALL_SHARE * whole:
         return fine(name, told)
     return problem(
         name,
         Finding(
             code="memory-low",
-            message=f"Little memory is left: {told}.",
-            advice="End what holds memory, or raise the limit of the container."
-            if whose == "the machine's"
-            else "Raise the limit of the container, or give it less to hold.",
+            message=tr("Little memory is left: {told}.", told=told),
+            advice=tr("Raise the limit of the container, or give it less to hold.")
+            if grouped
+            else tr("End what holds memory, or raise the limit of the container."),
         ),
-        "Probes use smaller arrays than they should; the system drops cached files, swaps or ends the process.",
+        tr("Probes use smaller arrays than they should; the system drops cached files, swaps or ends the process."),
     )
 
 
 def check_swap(here: Surroundings) -> Diagnosis:
     """Whether memory lies on disk, and whether it moves there now."""
-    name = "swap"
+    name = tr("swap")
     size, free, total = _meminfo(here, "SwapTotal"), _meminfo(here, "SwapFree"), _meminfo(here, "MemTotal")
     if size is None or free is None or total is None:
-        return unread(name, "/proc/meminfo could not be read")
+        return unread(name, tr("/proc/meminfo could not be read"))
     before = here.before.swapped_pages if here.before is not None else None
     after = here.after.swapped_pages if here.after is not None else None
     moved = after - before if before is not None and after is not None else 0
     used = size - free
     if moved <= 0 and used <= _SWAPPED_SHARE * total:
-        return fine(name, f"{format_size(used)} of {format_size(size)} in use" if size else "there is none")
-    moving = f", {moved:,} pages moved in the last half second" if moved > 0 else ""
+        return fine(
+            name,
+            tr("{used} of {size} in use", used=format_size(used), size=format_size(size))
+            if size
+            else tr("there is none"),
+        )
+    moving = tr(", {moved} pages moved in the last half second", moved=f"{moved:,}") if moved > 0 else ""
     return problem(
         name,
         Finding(
             code="swapping",
-            message=f"{format_size(used)} of memory lie in swap{moving}.",
-            advice="End what holds memory, or use less: a smaller batch, fewer worker processes.",
+            message=tr("{used} of memory lie in swap{moving}.", used=format_size(used), moving=moving),
+            advice=tr("End what holds memory, or use less: a smaller batch, fewer worker processes."),
         ),
-        "A page that comes back from disk costs as much as a thousand ops.",
+        tr("A page that comes back from disk costs as much as a thousand ops."),
     )
 
 
 def check_huge_pages(here: Surroundings) -> Diagnosis:
     """Which memory may come in huge pages, and whether a process waits until there is one."""
-    name = "huge pages"
+    name = tr("huge pages")
     enabled = _chosen(here.read("sys/kernel/mm/transparent_hugepage/enabled"))
     defrag = _chosen(here.read("sys/kernel/mm/transparent_hugepage/defrag"))
     if enabled is None:
-        return unread(name, "no /sys/kernel/mm/transparent_hugepage")
+        return unread(name, tr("no /sys/kernel/mm/transparent_hugepage"))
     if enabled == "always" and defrag == "always":
         return problem(
             name,
             Finding(
                 code="huge-pages-stall",
-                message="Huge pages are given to all memory, and made at the moment when it is first touched "
-                "(enabled and defrag: always).",
-                advice="echo defer+madvise | sudo tee /sys/kernel/mm/transparent_hugepage/defrag",
+                message=tr(
+                    "Huge pages are given to all memory, and made at the moment when it is first touched (enabled "
+                    "and defrag: always)."
+                ),
+                advice=_DEFER,
             ),
-            "The system may stop an op for milliseconds to move memory about until a huge page is free.",
+            tr("The system may stop an op for milliseconds to move memory about until a huge page is free."),
         )
     if enabled == "never":
         return problem(
             name,
             Finding(
                 code="huge-pages-off",
-                message="Huge pages are switched off (enabled: never).",
-                advice="echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+                message=tr("Huge pages are switched off (enabled: never)."),
+                advice=_ENABLE,
             ),
-            "Fresh memory is faulted in by 4 KiB, 512 times as many faults as with huge pages: large tensors made at "
-            "every step cost more than they could.",
+            tr(
+                "Fresh memory is faulted in by 4 KiB, 512 times as many faults as with huge pages: large tensors "
+                "made at every step cost more than they could."
+            ),
         )
     asks = here.environ.get("THP_MEM_ALLOC_ENABLE") == "1"
-    for_whom = "all memory" if enabled == "always" else "memory that asks, as torch's does now" if asks else None
-    return fine(name, f"for {for_whom or 'memory that asks (torch asks with THP_MEM_ALLOC_ENABLE=1)'}")
+    if enabled == "always":
+        return fine(name, tr("for all memory"))
+    if asks:
+        return fine(name, tr("for memory that asks, as torch's does now"))
+    return fine(name, tr("for memory that asks (torch asks with THP_MEM_ALLOC_ENABLE=1)"))
 
 
 def _meminfo(here: Surroundings, name: str) -> int | None:

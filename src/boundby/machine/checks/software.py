@@ -7,9 +7,11 @@ import shutil
 import sys
 from collections.abc import Callable
 
-from boundby.machine.checks.stack_facts import NEEDS_TORCH
+from boundby.machine.checks.stack_facts import needs_torch
 from boundby.machine.checks.surroundings import Surroundings
+from boundby.machine.checks.wording import joined
 from boundby.results.doctor import Diagnosis, fine, problem, unread
+from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.results.units import format_ratio
 
@@ -33,32 +35,38 @@ def _slow_malloc(value: str) -> bool:
     return "debug" in value or value.strip() == "malloc"
 
 
-# Variables left over from a search for a fault, with what makes them active and what they do to times.
-_SWITCHES: dict[str, tuple[Callable[[str], bool], str]] = {
-    "CUDA_LAUNCH_BLOCKING": (_is_set, "each kernel is waited for, so that launches cost their whole time"),
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": (_is_set, "each tensor on a GPU is allocated by the driver"),
-    "PYTORCH_NO_HIP_MEMORY_CACHING": (_is_set, "each tensor on a GPU is allocated by the driver"),
-    "PYTORCH_ENABLE_MPS_FALLBACK": (_is_set, "ops that the GPU lacks run on the CPU, unseen"),
-    "TORCH_USE_CUDA_DSA": (_is_set, "kernels check themselves"),
-    "TORCH_DISTRIBUTED_DEBUG": (lambda value: value.strip().upper() in ("INFO", "DETAIL"), "collectives check and log"),
-    "TORCH_LOGS": (_any, "torch.compile writes logs"),
-    "TORCH_TRACE": (_any, "torch.compile writes traces"),
-    "TORCH_COMPILE_DEBUG": (_is_set, "torch.compile writes everything it makes"),
-    "TORCH_COMPILE_DISABLE": (_is_set, "torch.compile does nothing"),
-    "TORCHDYNAMO_DISABLE": (_is_set, "torch.compile does nothing"),
-    "TORCHINDUCTOR_FORCE_DISABLE_CACHES": (_is_set, "torch.compile starts from nothing each time"),
-    "PYTORCH_JIT": (_is_off, "TorchScript runs as Python"),
-    "ONEDNN_VERBOSE": (_is_set, "a line is printed for each product or convolution"),
-    "DNNL_VERBOSE": (_is_set, "a line is printed for each product or convolution"),
-    "MKL_VERBOSE": (_is_set, "a line is printed for each product"),
-    "MALLOC_CHECK_": (_is_set, "the allocator checks itself"),
-    "MALLOC_PERTURB_": (_is_set, "fresh memory is written over"),
-    "PYTHONMALLOC": (_slow_malloc, "Python's own allocator is checked or left out"),
-    "PYTHONTRACEMALLOC": (_is_set, "each of Python's allocations is recorded"),
-    "PYTHONASYNCIODEBUG": (_is_set, "asyncio checks itself"),
-    "PYTHONPROFILEIMPORTTIME": (_is_set, "imports are timed and printed"),
-    "COVERAGE_PROCESS_START": (_any, "each line of Python is counted"),
-}
+def _switches() -> dict[str, tuple[Callable[[str], bool], str]]:
+    """Variables left over from a search for a fault, with what makes them active and what they do to times."""
+    return {
+        "CUDA_LAUNCH_BLOCKING": (_is_set, tr("each kernel is waited for, so that launches cost their whole time")),
+        "PYTORCH_NO_CUDA_MEMORY_CACHING": (_is_set, tr("each tensor on a GPU is allocated by the driver")),
+        "PYTORCH_NO_HIP_MEMORY_CACHING": (_is_set, tr("each tensor on a GPU is allocated by the driver")),
+        "PYTORCH_ENABLE_MPS_FALLBACK": (_is_set, tr("ops that the GPU lacks run on the CPU, unseen")),
+        "TORCH_USE_CUDA_DSA": (_is_set, tr("kernels check themselves")),
+        "TORCH_DISTRIBUTED_DEBUG": (
+            lambda value: value.strip().upper() in ("INFO", "DETAIL"),
+            tr("collectives check and log"),
+        ),
+        "TORCH_LOGS": (_any, tr("torch.compile writes logs")),
+        "TORCH_TRACE": (_any, tr("torch.compile writes traces")),
+        "TORCH_COMPILE_DEBUG": (_is_set, tr("torch.compile writes everything it makes")),
+        "TORCH_COMPILE_DISABLE": (_is_set, tr("torch.compile does nothing")),
+        "TORCHDYNAMO_DISABLE": (_is_set, tr("torch.compile does nothing")),
+        "TORCHINDUCTOR_FORCE_DISABLE_CACHES": (_is_set, tr("torch.compile starts from nothing each time")),
+        "PYTORCH_JIT": (_is_off, tr("TorchScript runs as Python")),
+        "ONEDNN_VERBOSE": (_is_set, tr("a line is printed for each product or convolution")),
+        "DNNL_VERBOSE": (_is_set, tr("a line is printed for each product or convolution")),
+        "MKL_VERBOSE": (_is_set, tr("a line is printed for each product")),
+        "MALLOC_CHECK_": (_is_set, tr("the allocator checks itself")),
+        "MALLOC_PERTURB_": (_is_set, tr("fresh memory is written over")),
+        "PYTHONMALLOC": (_slow_malloc, tr("Python's own allocator is checked or left out")),
+        "PYTHONTRACEMALLOC": (_is_set, tr("each of Python's allocations is recorded")),
+        "PYTHONASYNCIODEBUG": (_is_set, tr("asyncio checks itself")),
+        "PYTHONPROFILEIMPORTTIME": (_is_set, tr("imports are timed and printed")),
+        "COVERAGE_PROCESS_START": (_any, tr("each line of Python is counted")),
+    }
+
+
 # Variables that keep libraries from the instructions this processor has.
 _LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 # What torch calls its sets of kernels, with the flags in /proc/cpuinfo that they need, the fastest first.
@@ -76,21 +84,21 @@ def check_python(here: Surroundings) -> Diagnosis:
     name = "Python"
     found = []
     if here.interpreter.debug_build:
-        found.append("is a debug build")
+        found.append(tr("is a debug build"))
     if here.interpreter.unoptimized:
-        found.append("was compiled without optimisation")
+        found.append(tr("was compiled without optimisation"))
     if here.interpreter.dev_mode:
-        found.append("runs in development mode (-X dev)")
+        found.append(tr("runs in development mode (-X dev)"))
     if not found:
-        return fine(name, "a release build")
+        return fine(name, tr("a release build"))
     return problem(
         name,
         Finding(
             code="python-debug",
-            message=f"This Python {' and '.join(found)}.",
-            advice="Use a release build of Python, without -X dev and PYTHONDEVMODE.",
+            message=tr("This Python {found}.", found=joined(found)),
+            advice=tr("Use a release build of Python, without -X dev and PYTHONDEVMODE."),
         ),
-        "Python itself is several times slower, which looks like overhead of ops.",
+        tr("Python itself is several times slower, which looks like overhead of ops."),
     )
 
 
@@ -105,34 +113,45 @@ def check_torch_build(here: Surroundings) -> Diagnosis:
     levels = re.findall(r"(?:^|\s)-O(\S*)", flags.group(1) if flags else "")
     found = []
     if here.stack.debug or (kind is not None and kind.group(1).lower() == "debug"):
-        found.append("is a debug build")
+        found.append(tr("is a debug build"))
     if (levels and levels[-1] == "0") or (kind is not None and kind.group(1) == "None" and not levels):
-        found.append("was compiled without optimisation")
+        found.append(tr("was compiled without optimisation"))
     if flags is not None and "-fsanitize" in flags.group(1):
-        found.append("was compiled with a sanitizer")
+        found.append(tr("was compiled with a sanitizer"))
     if not found:
-        return fine(name, f"{here.stack.torch}, {kind.group(1) if kind else 'not a debug'} build")
+        return fine(
+            name,
+            tr("{version}, {kind} build", version=here.stack.torch, kind=kind.group(1))
+            if kind
+            else tr("{version}, not a debug build", version=here.stack.torch),
+        )
     return problem(
         name,
         Finding(
             code="torch-debug",
-            message=f"torch {here.stack.torch} {' and '.join(found)}.",
-            advice="Install a release build: pip install --force-reinstall torch",
+            message=tr("torch {version} {found}.", version=here.stack.torch, found=joined(found)),
+            advice=tr("Install a release build: pip install --force-reinstall torch"),
         ),
-        "Dispatching an op and its own kernels are several times slower, and the libraries it calls are not: overhead "
-        "looks larger than it is.",
+        tr(
+            "Dispatching an op and its own kernels are several times slower, and the libraries it calls are "
+            "not: overhead looks larger than it is."
+        ),
     )
 
 
 def check_accelerator(here: Surroundings) -> Diagnosis:
     """Whether there is a device whose state is not looked at."""
-    name = "accelerator"
+    name = tr("accelerator")
     if isinstance(here.stack, str):
-        return unread(name, NEEDS_TORCH)
+        return unread(name, needs_torch())
     if here.stack.accelerator is None:
-        return fine(name, "torch sees none")
-    hint = ": nvidia-smi -q -d PERFORMANCE,CLOCK tells" if here.stack.accelerator == "cuda" else ""
-    return unread(name, f"torch can use {here.stack.accelerator}; its clocks and other users are not looked at{hint}")
+        return fine(name, tr("torch sees none"))
+    told = tr(
+        "torch can use {accelerator}; its clocks and other users are not looked at", accelerator=here.stack.accelerator
+    )
+    if here.stack.accelerator == "cuda":
+        told = tr("{told}: {command} tells", told=told, command="nvidia-smi -q -d PERFORMANCE,CLOCK")
+    return unread(name, told)
 
 
 def check_instructions(here: Surroundings) -> Diagnosis:
@@ -145,38 +164,50 @@ def check_instructions(here: Surroundings) -> Diagnosis:
     known = (*(name for name, _ in _INSTRUCTIONS), *_PLAIN)
     lower = best is not None and chosen in known and known.index(chosen) > known.index(best)
     if limits or lower:
-        told = " and ".join(f"{variable}={here.environ[variable].strip()}" for variable in limits)
-        seen = f"torch uses {chosen} kernels where this processor has {best}" if lower else ""
+        told = joined([f"{variable}={here.environ[variable].strip()}" for variable in limits]) if limits else ""
+        seen = (
+            tr("torch uses {chosen} kernels where this processor has {best}", chosen=chosen, best=best) if lower else ""
+        )
         return problem(
-            "instructions",
+            tr("instructions"),
             Finding(
                 code="instructions-limited",
-                message=f"Vector instructions are held back: {f'{seen} ({told})' if seen and told else seen or told}.",
-                advice=f"unset {' '.join(limits)}" if limits else "Use a torch that was built for this processor.",
+                message=tr(
+                    "Vector instructions are held back: {what}.",
+                    what=f"{seen} ({told})" if seen and told else seen or told,
+                ),
+                advice=f"unset {' '.join(limits)}" if limits else tr("Use a torch that was built for this processor."),
             ),
-            "Matrix products and functions reach a fraction of this processor's rate, so that a step looks bound by "
-            "compute.",
+            tr(
+                "Matrix products and functions reach a fraction of this processor's rate, so that a step looks "
+                "bound by compute."
+            ),
         )
     if isinstance(here.stack, str):
-        return unread("instructions", NEEDS_TORCH)
+        return unread(tr("instructions"), needs_torch())
     return fine(
-        "instructions",
-        f"torch uses {here.stack.capability}" + ("" if best is None else ", the best this processor has"),
+        tr("instructions"),
+        tr("torch uses {capability}", capability=here.stack.capability)
+        if best is None
+        else tr("torch uses {capability}, the best this processor has", capability=here.stack.capability),
     )
 
 
 def check_switches(here: Surroundings) -> Diagnosis:
     """Whether environment variables for debugging are set."""
-    name = "debug variables"
-    found = [known for known, (active, _) in _SWITCHES.items() if active(here.environ.get(known, ""))]
+    name = tr("debug variables")
+    switches = _switches()
+    found = [known for known, (active, _) in switches.items() if active(here.environ.get(known, ""))]
     if not found:
-        return fine(name, "none set")
-    effects = list(dict.fromkeys(f"{known}: {_SWITCHES[known][1]}" for known in found))
+        return fine(name, tr("none set"))
+    effects = list(dict.fromkeys(f"{known}: {switches[known][1]}" for known in found))
     return problem(
         name,
         Finding(
             code="debug-variables",
-            message=f"Set for debugging: {', '.join(f'{known}={here.environ[known]}' for known in found)}.",
+            message=tr(
+                "Set for debugging: {found}.", found=", ".join(f"{known}={here.environ[known]}" for known in found)
+            ),
             advice=f"unset {' '.join(found)}",
         ),
         f"{'; '.join(effects)}.",
@@ -185,7 +216,7 @@ def check_switches(here: Surroundings) -> Diagnosis:
 
 def check_preloaded(here: Surroundings) -> Diagnosis:
     """Whether libraries are loaded before all others."""
-    name = "preloaded"
+    name = tr("preloaded")
     variable = "DYLD_INSERT_LIBRARIES" if sys.platform == "darwin" else "LD_PRELOAD"
     listed = f"{here.environ.get(variable, '')} {here.read('etc/ld.so.preload') or ''}"
     libraries = [text for text in re.split(r"[\s:]+", listed) if text]
@@ -195,64 +226,84 @@ def check_preloaded(here: Surroundings) -> Diagnosis:
             name,
             Finding(
                 code="checks-preloaded",
-                message=f"A library that checks every use of memory is loaded first: {', '.join(checking)}.",
-                advice=f"Unset {variable}." if here.environ.get(variable) else "Take it out of /etc/ld.so.preload.",
+                message=tr(
+                    "A library that checks every use of memory is loaded first: {checking}.",
+                    checking=", ".join(checking),
+                ),
+                advice=tr("Unset {variable}.", variable=variable)
+                if here.environ.get(variable)
+                else tr("Take it out of /etc/ld.so.preload."),
             ),
-            "Allocation and much else is several times slower.",
+            tr("Allocation and much else is several times slower."),
         )
     if not libraries:
-        return fine(name, "no library")
+        return fine(name, tr("no library"))
     allocators = [text for text in libraries if any(known in text for known in _ALLOCATORS)]
     others = [text for text in libraries if text not in allocators]
     if others:
-        return unread(name, f"{', '.join(others)}: what it does to times is not known")
-    return fine(name, f"an allocator, {', '.join(allocators)}: results hold with it only")
+        return unread(name, tr("{others}: what it does to times is not known", others=", ".join(others)))
+    return fine(name, tr("an allocator, {allocators}: results hold with it only", allocators=", ".join(allocators)))
 
 
 def check_tracer(here: Surroundings) -> Diagnosis:
     """Whether a debugger or tracer holds this process."""
-    name = "tracer"
+    name = tr("tracer")
     found = re.search(r"^TracerPid:\s*(\d+)", here.read("proc/self/status") or "", re.MULTILINE)
     if found is None:
-        return unread(name, "/proc/self/status could not be read")
+        return unread(name, tr("/proc/self/status could not be read"))
     if found.group(1) == "0":
-        return fine(name, "none")
-    tracer = here.read(f"proc/{found.group(1)}/comm") or "a process"
+        return fine(name, tr("none"))
+    tracer = here.read(f"proc/{found.group(1)}/comm") or tr("a process")
     return problem(
         name,
         Finding(
             code="traced",
-            message=f"This process is traced by {tracer} (pid {found.group(1)}).",
-            advice="Start it without strace, gdb or the like.",
+            message=tr("This process is traced by {tracer} (pid {pid}).", tracer=tracer, pid=found.group(1)),
+            advice=tr("Start it without strace, gdb or the like."),
         ),
-        "Each call of the system stops the process: allocation, page faults and the start of threads look far slower.",
+        tr(
+            "Each call of the system stops the process: allocation, page faults and the start of threads "
+            "look far slower."
+        ),
     )
 
 
 def check_denormals(here: Surroundings) -> Diagnosis:
     """Whether numbers near zero are flushed, and what they cost where they are not."""
-    name = "denormals"
+    name = tr("denormals")
     if isinstance(here.stack, str):
-        return unread(name, NEEDS_TORCH)
+        return unread(name, needs_torch())
     if not here.stack.denormals_kept:
         return problem(
             name,
             Finding(
                 code="denormals-flushed",
-                message="Numbers closer to zero than 1e-38 are flushed to zero, though no script has asked for it.",
-                advice="Look for a library built with -ffast-math that torch or numpy loads, or for a sitecustomize.",
+                message=tr("Numbers closer to zero than 1e-38 are flushed to zero, though no script has asked for it."),
+                advice=tr(
+                    "Look for a library built with -ffast-math that torch or numpy loads, or for a sitecustomize."
+                ),
             ),
-            "Results differ from those of other machines, and code that meets such numbers is faster here than there.",
+            tr(
+                "Results differ from those of other machines, and code that meets such numbers is faster here "
+                "than there."
+            ),
         )
     ratio = here.stack.denormal_slowdown
     if ratio < _SLOW_DENORMALS:
-        return fine(name, f"kept, as is usual; ops on them take at most {format_ratio(ratio)} the time")
-    return fine(name, f"kept, as is usual; {here.stack.slow_denormals} takes {format_ratio(ratio)} the time for them")
+        return fine(name, tr("kept, as is usual; ops on them take at most {ratio} the time", ratio=format_ratio(ratio)))
+    return fine(
+        name,
+        tr(
+            "kept, as is usual; {slow_denormals} takes {ratio} the time for them",
+            slow_denormals=here.stack.slow_denormals,
+            ratio=format_ratio(ratio),
+        ),
+    )
 
 
 def check_compiler(here: Surroundings) -> Diagnosis:
     """Whether torch.compile finds what it needs to build kernels for the CPU."""
-    name = "compiler"
+    name = tr("compiler")
     usual = "clang++" if sys.platform == "darwin" else "g++"
     asked = here.environ.get("CXX", "").strip() or usual
     path = here.environ.get("PATH", "")
@@ -262,21 +313,25 @@ def check_compiler(here: Surroundings) -> Diagnosis:
             name,
             Finding(
                 code="no-compiler",
-                message=f"There is no C++ compiler {asked} on PATH{f', but there is {other}' if other else ''}.",
-                advice=f"Set CXX={other}." if other else "Install one, for example: sudo apt install g++",
+                message=tr("There is no C++ compiler {asked} on PATH, but there is {other}.", asked=asked, other=other)
+                if other
+                else tr("There is no C++ compiler {asked} on PATH.", asked=asked),
+                advice=tr("Set CXX={other}.", other=other)
+                if other
+                else tr("Install one, for example: sudo apt install g++"),
             ),
-            "torch.compile fails on the CPU, so what fusion would bring cannot be tried.",
+            tr("torch.compile fails on the CPU, so what fusion would bring cannot be tried."),
         )
     if here.interpreter.headers is False:
         return problem(
             name,
             Finding(
                 code="no-python-headers",
-                message=f"There is a C++ compiler ({asked}), but not Python's header Python.h.",
-                advice="Install the development files of this Python, for example: sudo apt install python3-dev",
+                message=tr("There is a C++ compiler ({asked}), but not Python's header Python.h.", asked=asked),
+                advice=tr("Install the development files of this Python, for example: sudo apt install python3-dev"),
             ),
-            "torch.compile fails on the CPU, so what fusion would bring cannot be tried.",
+            tr("torch.compile fails on the CPU, so what fusion would bring cannot be tried."),
         )
     if here.interpreter.headers is None:
-        return unread(name, f"there is {asked}; whether Python's headers are there is not known")
-    return fine(name, f"{asked}, and Python's headers are there")
+        return unread(name, tr("there is {asked}; whether Python's headers are there is not known", asked=asked))
+    return fine(name, tr("{asked}, and Python's headers are there", asked=asked))

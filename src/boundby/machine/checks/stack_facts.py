@@ -12,11 +12,15 @@ from pathlib import Path
 import msgspec
 
 from boundby.machine.describe import torch_version
+from boundby.results.language import tr
 
 # Loading torch from a cold network disk can take this long; longer is a fault.
 _PATIENCE_S = 60.0
-# What a check says that needs torch; the check of torch itself says why it could not be asked.
-NEEDS_TORCH = "needs torch, which did not load"
+
+
+def needs_torch() -> str:
+    """What a check says that needs torch; the check of torch itself says why it could not be asked."""
+    return tr("needs torch, which did not load")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +66,7 @@ def read_stack(environ: Mapping[str, str], *, patience_s: float = _PATIENCE_S) -
         The facts, or why there are none, as half a sentence about torch ("it did not load").
     """
     if torch_version() is None:
-        return "there is none in this Python environment"
+        return tr("there is none in this Python environment")
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     package_root = str(Path(__file__).resolve().parents[3])
     try:
@@ -75,17 +79,21 @@ def read_stack(environ: Mapping[str, str], *, patience_s: float = _PATIENCE_S) -
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"loading it took over {patience_s:.0f} s"
+        return tr("loading it took over {patience_s} s", patience_s=f"{patience_s:.0f}")
     except OSError as error:
-        return f"a process to load it could not be started: {error.strerror}"
+        return tr("a process to load it could not be started: {strerror}", strerror=error.strerror)
     # Libraries may print as they are loaded; the answer is the last line.
     lines = done.stdout.decode(errors="replace").strip().splitlines()
     if done.returncode == 0 and lines:
         try:
             return msgspec.json.decode(lines[-1], type=StackFacts)
         except msgspec.DecodeError as error:
-            return f"the process that loaded it gave no proper answer: {error}"
+            return tr("the process that loaded it gave no proper answer: {error}", error=error)
     if done.returncode < 0:
-        return f"it did not load: its process was killed by signal {-done.returncode}"
+        return tr("it did not load: its process was killed by signal {value}", value=-done.returncode)
     said = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-    return f"it did not load: {said[-1]}" if said else f"it did not load (status {done.returncode})"
+    return (
+        tr("it did not load: {said}", said=said[-1])
+        if said
+        else tr("it did not load (status {returncode})", returncode=done.returncode)
+    )

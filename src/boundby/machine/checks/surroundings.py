@@ -15,6 +15,7 @@ from pathlib import Path
 from boundby.machine.checks.activity import Activity, read_activity
 from boundby.machine.checks.stack_facts import StackFacts, read_stack
 from boundby.machine.describe import process_affinity, read_text
+from boundby.results.language import tr
 from boundby.timing.clock import Clock, clock_resolution_ns, monotonic_ns
 
 # Long enough for a process that uses a tenth of a core to show as five ticks of the system's clock.
@@ -76,7 +77,7 @@ class Surroundings:
     before: Activity | None = None
     after: Activity | None = None
     speed: SpeedProbe | None = None
-    stack: StackFacts | str = "it was not asked"
+    stack: StackFacts | str = field(default_factory=lambda: tr("it was not asked"))
 
     def read(self, path: str) -> str | None:
         """A file's text below ``root``, without blanks at its ends; None where it cannot be read."""
