@@ -43,7 +43,7 @@ def test_shapes_that_show_in_the_length_make_kinds_of_their_own():
         attributed=[attributed(0, 1.0), attributed(1, 4.0)],
         times=[times(0.9), times(1.2), times(3.5), times(4.1), times(5.0)],
     )
-    short, long = by_shapes(seen)
+    short, long = by_shapes(seen, ["4x4", "8x8"])
     assert [one.windows[0] for one in short.times] == [0.9, 1.2]
     assert [one.windows[0] for one in long.times] == [3.5, 4.1, 5.0]
     assert (short.attributed[0].site[0], long.attributed[0].site[0]) == (0, 1)
@@ -51,7 +51,12 @@ def test_shapes_that_show_in_the_length_make_kinds_of_their_own():
 
 def test_shapes_that_hardly_matter_do_not():
     seen = StepsSeen(ops=["op"], attributed=[attributed(0, 1.0), attributed(1, 1.1)], times=[times(1.0)])
-    assert by_shapes(seen) == [seen]
+    assert by_shapes(seen, ["4x4", "8x8"]) == [seen]
+
+
+def test_other_costs_at_the_same_shapes_make_no_other_kind():
+    seen = StepsSeen(ops=["op"], attributed=[attributed(0, 1.0), attributed(1, 4.0)], times=[times(1.0)])
+    assert by_shapes(seen, ["100x16 4x12", "100x16 4x12"]) == [seen]
 
 
 def test_steps_up_to_the_first_wait_of_a_round_are_left_out():

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 import torch
 
-from boundby.capture.facts import optimizer_facts
+from boundby.capture.facts import FactsSeen, optimizer_facts
 from boundby.remedies import fused_optimizer
 from boundby.remedies.contract import CannotTell, Evidence, NotApplicable
 from boundby.remedies.probing import TurnsProbe
@@ -90,3 +90,21 @@ def test_optimizers_are_fused_where_the_script_leaves_it_to_torch(make, fused, s
     assert seen == str(fused)
     assert says in text
     assert bool(text) == bool(says)
+
+
+def test_an_optimizer_whose_closure_makes_the_gradients_is_looked_at_once_they_are_there():
+    model = torch.nn.Linear(3, 2)
+    adam = torch.optim.AdamW(model.parameters())
+    seen = FactsSeen()
+
+    def closure():
+        adam.zero_grad()
+        loss = model(torch.ones(1, 3)).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        seen.optimizer(adam)
+        adam.step(closure)
+    (facts,) = seen.facts(inference=False).optimizers
+    assert sorted(facts.shapes) == [(2,), (2, 3)]

@@ -20,6 +20,7 @@ from boundby.results.language import tr
 from boundby.results.machine import Finding, Machine
 from boundby.results.report import MOST_SAMPLES, MedianTime, ModelledFor, Report, StepResult, Tool
 from boundby.results.trace import Trace
+from boundby.results.units import format_number
 from boundby.timing.statistics import median, quantile
 
 MOVED = 1.25
@@ -235,7 +236,7 @@ def _findings(trace: Trace, division: Division, ceilings: Ceilings) -> tuple[Fin
         found.append(
             Finding(
                 code="machine-moved",
-                message=tr("the machine's speed moved by {ratio} during the run", ratio=f"{moved:.2g}x"),
+                message=tr("the machine's speed moved by {ratio} during the run", ratio=f"{format_number(moved, digits=2)}x"),
                 advice=tr(
                     "Other load or a busy host does this; ceilings are scaled to the speed at the time. Where every "
                     "core has a thread, one busy process holds up all: fewer threads (OMP_NUM_THREADS) are then "

@@ -26,6 +26,7 @@ class FactsSeen:
 
     def __init__(self) -> None:
         self._optimizers: dict[int, OptimizerFacts] = {}
+        self._without_gradients: set[int] = set()
         self._loaders: dict[int, LoaderFacts] = {}
         self._workers: dict[int, WorkersUsage] = {}
         self._settings: dict[str, Any] = {}
@@ -37,7 +38,12 @@ class FactsSeen:
         """An optimizer is about to step, so that its parameters have their gradients."""
         if id(optimizer) in self._optimizers or len(self._optimizers) >= MOST_OBJECTS:
             return
-        self._optimizers[id(optimizer)] = optimizer_facts(optimizer)
+        facts = optimizer_facts(optimizer)
+        if not facts.shapes and id(optimizer) not in self._without_gradients:
+            # A closure makes the gradients within the step: those of this step are there before the next one.
+            self._without_gradients.add(id(optimizer))
+            return
+        self._optimizers[id(optimizer)] = facts
         self._see_settings()
 
     def loader(self, iterator: Any) -> None:

@@ -52,7 +52,8 @@ def build_trace(
     if not kept.timed_s:
         return None
     found = list(findings)
-    classes = kinds_of_steps(kept, recorder.watch_cost)
+    places = [(op, *place) for op, _cost, *place in recorder.site_keys]
+    classes = kinds_of_steps(kept, recorder.watch_cost, places)
     chosen = choose_kind(classes)
     sites: tuple[OpSite, ...] = ()
     ops: StepOps | None = None

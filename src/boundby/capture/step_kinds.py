@@ -6,7 +6,7 @@ import hashlib
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,14 @@ class StepsSeen:
         return hashlib.blake2b("\n".join(map(str, self.ops)).encode(), digest_size=6).hexdigest()
 
 
-def kinds_of_steps(kept: Recorded, cost: WatchCost) -> list[StepsSeen]:
+def kinds_of_steps(kept: Recorded, cost: WatchCost, places: Sequence[Hashable]) -> list[StepsSeen]:
+    """The watched steps by their ops, and by their shapes where those change how long a step takes.
+
+    Args:
+        kept: what was recorded.
+        cost: what watching takes.
+        places: of each site, all but what its op costs.
+    """
     numbers: dict[Any, int] = {}
     found: dict[bytes, StepsSeen] = {}
 
@@ -94,17 +101,18 @@ def kinds_of_steps(kept: Recorded, cost: WatchCost) -> list[StepsSeen]:
         )
         if best is not None:
             found[best[0]].times.append(profiled_times(profiled, best[1], cost.calls_s(profiled)))
-    return [part for one in found.values() for part in by_shapes(one)]
+    return [part for one in found.values() for part in by_shapes(one, places)]
 
 
-def by_shapes(seen: StepsSeen) -> list[StepsSeen]:
+def by_shapes(seen: StepsSeen, places: Sequence[Hashable]) -> list[StepsSeen]:
     """Steps with the same ops on other shapes, told apart where that changes how long they take.
 
-    Only attributed steps know shapes; each step watched for times goes to the attributed one nearest in length.
+    Only attributed steps know shapes; each step watched for times goes to the attributed one nearest in length. Sites
+    of one place may differ in their costs (the distinct rows of an embedding), which makes no other kind of step.
     """
-    variants: dict[bytes, list[AttributedStep]] = defaultdict(list)
+    variants: dict[tuple[Hashable, ...], list[AttributedStep]] = defaultdict(list)
     for one in seen.attributed:
-        variants[one.site.tobytes()].append(one)
+        variants[tuple(places[site] for site in one.site)].append(one)
     lengths = {key: float(np.median([_length(one) for one in steps])) for key, steps in variants.items()}
     if len(variants) < 2 or max(lengths.values()) < UNLIKE * max(1e-9, min(lengths.values())):
         return [seen]

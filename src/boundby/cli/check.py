@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from boundby.cli.options import detect_display, json_option, output_option_for
-from boundby.cli.page_files import check_output, encoded_page, is_page
 from boundby.cli.run import EMBEDDED_DEFAULT, ScriptCommand, run_command
+from boundby.report.page_files import check_output, encoded_page, is_page
 from boundby.results.errors import EXIT_BUDGET, EXIT_DONE, EXIT_USAGE, BoundbyError
 from boundby.results.language import tr
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from boundby.cli.options import detect_display, json_option, output_option_for
-from boundby.cli.page_files import check_output, encoded_page, is_page
+from boundby.report.page_files import check_output, encoded_page, is_page
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.language import tr
 

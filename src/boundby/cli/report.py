@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from boundby.cli.options import output_option_for, working_folder
-from boundby.cli.page_files import PAGE_FORMATS, check_output, encoded_page
 from boundby.cli.report_files import confidential_option
+from boundby.report.page_files import PAGE_FORMATS, check_output, encoded_page
 from boundby.results.errors import BoundbyError
 from boundby.results.files import decode_header, read_file, write_new
 from boundby.results.language import tr

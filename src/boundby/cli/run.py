@@ -16,16 +16,9 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 import click
 
 from boundby.cli.options import json_option, machine_file_option, print_report, working_folder
-from boundby.cli.page_files import is_page
-from boundby.cli.report_files import (
-    check_report_output,
-    confidential_option,
-    report_output_option,
-    show_command_for,
-    shown_report,
-    write_report,
-)
+from boundby.cli.report_files import confidential_option, report_output_option, show_command_for
 from boundby.cli.trace_files import checked_trace_file, trace_option, write_trace
+from boundby.report.page_files import is_page
 from boundby.results.errors import EXIT_DONE, EXIT_ERROR, BoundbyError
 from boundby.results.language import tr
 
@@ -99,6 +92,7 @@ def run_command(
     """
     from boundby.capture.schedule import checked_limits
     from boundby.capture.script import Target, check_target, split_command
+    from boundby.report.report_file import check_report_file, shown_report, write_report_file
 
     limits = checked_limits(warmup=warmup, timed=steps, watched=watch)
     own_script = not words and module is None
@@ -106,7 +100,7 @@ def run_command(
     check_target(target)
     if output is not None:
         output = output.absolute()
-        check_report_output(output, force=force)
+        check_report_file(output, force=force)
     if trace_file is not None:
         trace_file = checked_trace_file(trace_file, beside=output, force=force, confidential=confidential)
     folder, path = working_folder(), tuple(sys.path)
@@ -136,7 +130,7 @@ def run_command(
             text = shown_report(report, confidential=confidential).to_json() if as_json else None
             if output is not None:
                 with _import_path(path):
-                    write_report(report, output, force=force, confidential=confidential, folder=folder)
+                    write_report_file(report, output, force=force, confidential=confidential, folder=folder)
                 if is_page(output):
                     errors.write(tr("Wrote {file}", file=_shown(output)) + "\n")
         except (BoundbyError, BrokenPipeError):

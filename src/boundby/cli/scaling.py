@@ -80,7 +80,7 @@ def scaling_command(
     returns a callable, or (module, inputs), which is called at each number of threads. --serial and --measured need
     neither. What was measured and what the laws make of it are told apart.
     """
-    from boundby.cli.page_files import check_output
+    from boundby.report.page_files import check_output
     from boundby.results.files import write_new
     from boundby.results.report import Tool
 

@@ -9,13 +9,7 @@ from pathlib import Path
 import click
 
 from boundby.cli.options import Display, detect_display, json_option, print_report, working_folder
-from boundby.cli.report_files import (
-    check_report_output,
-    confidential_option,
-    report_output_option,
-    shown_report,
-    write_report,
-)
+from boundby.cli.report_files import confidential_option, report_output_option
 from boundby.results.files import check_writable, decode_header, decode_report, read_file, write_new
 from boundby.results.language import tr
 
@@ -58,10 +52,12 @@ def show_command(file: Path, as_json: bool, output: Path | None, force: bool, co
 
 
 def _show_report(data: bytes, name: str, as_json: bool, output: Path | None, force: bool, confidential: bool) -> None:
+    from boundby.report.report_file import check_report_file, shown_report, write_report_file
+
     report = decode_report(data, name=name)
     if output is not None:
-        check_report_output(output, force=force)
-        write_report(report, output, force=force, confidential=confidential, folder=working_folder())
+        check_report_file(output, force=force)
+        write_report_file(report, output, force=force, confidential=confidential, folder=working_folder())
         click.echo(tr("Wrote {file}", file=output), err=True)
     if as_json:
         from boundby.report.json import render_json

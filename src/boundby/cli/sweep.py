@@ -14,7 +14,7 @@ import click
 
 from boundby._version import __version__
 from boundby.cli.options import detect_display, json_option, output_option_for
-from boundby.cli.page_files import check_output, encoded_page, is_page
+from boundby.report.page_files import check_output, encoded_page, is_page
 from boundby.results.language import tr
 
 if TYPE_CHECKING:

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from boundby.cli.options import json_option, print_report, working_folder
-from boundby.cli.report_files import (
-    check_report_output,
-    confidential_option,
-    report_output_option,
-    show_command_for,
-    shown_report,
-    write_report,
-)
+from boundby.cli.report_files import confidential_option, report_output_option, show_command_for
 from boundby.cli.run import EMBEDDED_DEFAULT, ScriptCommand
 from boundby.results.errors import BoundbyError
 from boundby.results.language import language, tr
@@ -81,8 +74,10 @@ def try_command(
         for name in MODULES:
             click.echo(f"{name:<18} {remedy_named(name).title()}")
         return
+    from boundby.report.report_file import check_report_file, shown_report, write_report_file
+
     if output is not None:
-        check_report_output(output, force=force)
+        check_report_file(output, force=force)
     # A scheduler's signal ends the trials as an interrupt does: no process and no folder is left behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     wanted = []
@@ -106,7 +101,7 @@ def try_command(
     report = _with_trials(report, target, wanted, budget_s=budget_s, everything=everything)
     report = replace(report, tool=replace(report.tool, command=("boundby", *sys.argv[1:])))
     if output is not None:
-        write_report(report, output, force=force, confidential=confidential, folder=working_folder())
+        write_report_file(report, output, force=force, confidential=confidential, folder=working_folder())
         click.echo(tr("Wrote {file}", file=output), err=True)
     if as_json:
         click.echo(shown_report(report, confidential=confidential).to_json())

@@ -37,6 +37,8 @@ def predict(evidence: Evidence) -> Prediction:
     wanted = [one for one in optimizers if one.name in FUSED and not one.fused and not one.sparse]
     if not wanted:
         return NotApplicable(tr("{name} has no fused kernel here, or uses it already", name=optimizers[0].name))
+    if not all(one.shapes for one in wanted):
+        return CannotTell(tr("the optimizer's gradients were not seen"), change=_change())
     if evidence.probe is None:
         return CannotTell(tr("it takes a probe of the optimizer's kernels"), change=_change())
     parts = [evidence.probe(_stepper(one, fused=False), _stepper(one, fused=True)) for one in wanted]
