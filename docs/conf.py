@@ -31,7 +31,7 @@ napoleon_custom_sections = ["Source"]
 nitpick_ignore_regex = [
     (r"py:.*", r"(array|collections|contextlib|dataclasses|enum|os|pathlib|subprocess|types|typing)\..*"),
     (r"py:.*", r"(click|msgspec|numpy|rich|torch)\..*"),
-    (r"py:.*", r"boundby\.capture\..*"),
+    (r"py:.*", r"boundby\.(capture|results\.habits)\..*"),
     (r"py:.*", r"(optional|array|Path|Iterable|Iterator|Callable|Sequence|Mapping|Any)"),
 ]
 

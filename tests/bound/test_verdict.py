@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,8 @@ from boundby.bound.split import Division
 from boundby.bound.verdict import judge, shares
 from boundby.results.counts import Counts
 from boundby.results.interval import Interval, interval
+from boundby.results.language import choose_language
+from boundby.results.machine import Finding
 from boundby.results.report import MedianTime, OverheadParts, PageFaults, Split
 
 MACHINE = round_machine()
@@ -182,3 +185,36 @@ def test_a_step_that_does_not_add_up_is_found():
 def test_another_device_is_found():
     made = trace(step_s=[0.01], sites=[site(matmul_cost(8, 8, 8))], windows=[0.01], device="cuda")
     assert "device-not-modelled" in codes(made)
+
+
+@pytest.mark.parametrize(
+    ("given_shares", "reconciliation", "sentence"),
+    [
+        (
+            {"overhead": 0.9},
+            1.0,
+            r"^这个训练步受算子开销限制.+在 10.0 ms 中.+90% 是开销.+分发 10 个算子.+约需 1\.0 ms。$",
+        ),
+        ({"memory": 0.55, "overhead": 0.4}, 1.0, r"^这个训练步受内存带宽限制"),
+        ({"overhead": 0.45, "memory": 0.44}, 1.0, r"不受单一因素限制.+算子开销占 45%.+内存带宽占 44%"),
+        ({"overhead": 0.3}, 1.0, r"^这个训练步用时 10.0 ms.+限制因素未知.+无法计时。$"),
+    ],
+)
+def test_the_sentence_in_chinese(given_shares, reconciliation, sentence):
+    in_english = judged(division_of(**given_shares, reconciliation=reconciliation))
+    choose_language("zh")
+    try:
+        verdict = judged(division_of(**given_shares, reconciliation=reconciliation))
+    finally:
+        choose_language("en")
+    assert re.search(sentence, verdict.sentence)
+    assert (verdict.bound, verdict.confidence) == (in_english.bound, in_english.confidence)
+
+
+@pytest.mark.parametrize(("dtype", "told"), [("fp32", True), ("fp64", False)])
+@pytest.mark.parametrize("message", ["{dtype} products are slow beside fp16", "这里无法做{dtype}矩阵乘法"])
+def test_findings_on_dtypes_are_told_where_the_step_uses_them_in_any_language(message, dtype, told):
+    found = Finding(code="dtype-slow", message=message.format(dtype=dtype), advice="")
+    machine = dataclasses.replace(MACHINE, findings=(found,))
+    report = explain_trace(trace(sites=[site(matmul_cost(64, 64, 64))], windows=[0.01], step_s=[0.01]), machine)
+    assert (found in report.findings) == told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import subprocess
 import sys
 import time
@@ -198,3 +199,22 @@ def test_a_script_may_close_standard_output(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(SystemExit) as caught:
             run_command_that(0, monkeypatch)
         assert caught.value.code == 0
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [("utf-8", "没有文件 nope.json。"), ("gb18030", "没有文件 nope.json。"), ("ascii", "There is no file nope.json.")],
+)
+@pytest.mark.parametrize("asked", ["locale", "option"])
+def test_a_stream_that_cannot_write_chinese_gets_english(encoding: str, said: str, asked: str, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONIOENCODING": encoding, "LC_ALL": "zh_CN.UTF-8" if asked == "locale" else "C"}
+    options = [] if asked == "locale" else ["--lang", "zh"]
+    done = subprocess.run(
+        [sys.executable, "-m", "boundby", *options, "show", "nope.json"],
+        capture_output=True,
+        cwd=tmp_path,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr.decode(encoding).startswith(f"boundby: {said} [no-such-file]")

@@ -20,6 +20,21 @@ SOURCE = ROOT / "src" / "boundby"
 
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+HOSTS = {
+    "arxiv.org",
+    "bokeh.org",
+    "developer.nvidia.com",
+    "docs.pytorch.org",
+    "hta.readthedocs.io",
+    "keepachangelog.com",
+    "rocm.blogs.amd.com",
+    "rocm.docs.amd.com",
+    "semver.org",
+    "ui.perfetto.dev",
+    "www.cs.virginia.edu",
+    "www.deepspeed.ai",
+    "www.intel.com",
+}
 EXTERNAL = ("http://", "https://", "mailto:")
 
 
@@ -67,6 +82,12 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
 def test_external_links_are_encrypted_and_whole(page: Path) -> None:
     assert [link for link in links(page) if link.startswith(("http://", "mailto:"))] == []
     assert [link for link in links(page) if link.startswith("https://") and "." not in link.split("/")[2]] == []
+
+
+def test_hosts_that_are_linked_are_listed() -> None:
+    """No test fetches a page. A host that is new has to be written down here."""
+    linked = {link.split("/")[2] for page in PAGES for link in links(page) if link.startswith("https://")}
+    assert linked == HOSTS
 
 
 def test_every_page_is_in_the_contents() -> None:

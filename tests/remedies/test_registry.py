@@ -6,10 +6,22 @@ import pytest
 
 from boundby.remedies.registry import MODULES, all_remedies, compatible, remedy_named
 from boundby.results.errors import BoundbyError
+from boundby.results.language import LANGUAGES, choose_language
 
 
 def test_every_remedy_bears_the_name_it_is_registered_by():
     assert [one.NAME for one in all_remedies()] == list(MODULES)
+
+
+def test_every_remedy_has_a_title_of_its_own_in_every_language():
+    titles = []
+    try:
+        for name in LANGUAGES:
+            choose_language(name)
+            titles += [one.title() for one in all_remedies()]
+    finally:
+        choose_language("en")
+    assert len(set(titles)) == len(LANGUAGES) * len(MODULES)
 
 
 @pytest.mark.parametrize(

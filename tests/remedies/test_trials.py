@@ -14,7 +14,8 @@ import pytest
 
 from boundby.capture.script import Target
 from boundby.remedies.child_process import child_command
-from boundby.remedies.trial import try_once
+from boundby.remedies.trial import LiveRun, try_once
+from boundby.results.language import choose_language
 
 TRAINING = """
 import torch
@@ -139,6 +140,20 @@ def test_a_script_without_steps_is_a_result_with_the_reason(script):
     done = trial(script("import torch\nprint('done')\n"))
     assert done.measured is None
     assert "ended by itself" in done.failed
+
+
+def test_what_remedies_saw_is_told_in_the_language_of_the_command(script, tmp_path_factory):
+    target, folder = script(TRAINING.format(steps=10**6, extra="")), tmp_path_factory.mktemp("trial")
+    try:
+        choose_language("zh")
+        run = LiveRun(target, remedies=["fused-optimizer"], environment={}, folder=folder, name="changed")
+        try:
+            run.start()
+        finally:
+            run.close()
+    finally:
+        choose_language("en")
+    assert run.seen.effect.startswith("融合的 AdamW")
 
 
 def test_nothing_is_left_behind(script, tmp_path):

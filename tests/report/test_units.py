@@ -20,7 +20,6 @@ from boundby.results.units import (
     format_size,
     format_time,
     format_time_band,
-    plural,
 )
 
 SECONDS = {"ns": 1e-9, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -196,12 +195,6 @@ def test_other_numbers() -> None:
         "0.50",
         "0",
         "unknown",
-    ]
-    assert [plural(1, "op"), plural(2, "op"), plural(2, "launch", "launches"), plural(0, "op")] == [
-        "1 op",
-        "2 ops",
-        "2 launches",
-        "0 ops",
     ]
     assert format_si(12, "FLOP") == "12 FLOP"
     assert format_si(0, "FLOP") == "0 FLOP"

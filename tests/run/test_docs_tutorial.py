@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import difflib
 import re
 import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from black_box import QUICK, Outcome, Runner, checked
@@ -26,11 +27,13 @@ def commands() -> list[str]:
 
 
 def execute(runner: Runner, line: str, folder: Path) -> Outcome:
-    """What a command of boundby does; with fewer steps than a reader would take."""
-    words = shlex.split(line)
-    assert words[0] == "boundby"
-    options = QUICK if words[1] == "run" else ()
-    return runner.boundby(words[1], *options, *words[2:], cwd=folder)
+    """What a command of boundby does; `run` with fewer steps than a reader would take."""
+    name, command, *words = shlex.split(line)
+    assert name == "boundby"
+    if command != "run":
+        return runner.boundby(command, *words, cwd=folder)
+    report = folder / words[words.index("-o") + 1]
+    return runner.forked((command, *QUICK, *words), cwd=folder, folder=runner.scratch, report=report)
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +52,24 @@ def followed(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> dict[s
             shutil.copy(EXAMPLES / "train_faster.py", folder / "train.py")
         # The same check twice, before and after the change was lost.
         outcomes[line if line not in outcomes else f"{line} #2"] = execute(runner, line, folder)
-    for name in ("before", "after"):
-        outcomes[name] = Outcome(
-            status=0, stdout=b"", stderr="", report=json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-        )
     return outcomes
+
+
+def report_of(followed: dict[str, Outcome], name: str) -> dict[str, Any]:
+    """The report that a command wrote to the file of that name."""
+    (outcome,) = (outcome for line, outcome in followed.items() if f"run --stop -o {name} " in line)
+    return checked(outcome.report)
+
+
+def test_the_change_that_is_shown_is_that_of_the_scripts() -> None:
+    before, after = (
+        (EXAMPLES / name).read_text(encoding="utf-8").splitlines() for name in ("train.py", "train_faster.py")
+    )
+    lines = difflib.unified_diff(before, after, "train.py", "train_faster.py", n=0, lineterm="")
+    shown = re.findall(
+        r"^```diff\n(.*?)\n```$", (DOCS / "tutorial.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert shown == ["\n".join(line.rstrip() for line in lines)]
 
 
 def test_the_tutorial_measures_tries_compares_and_checks() -> None:
@@ -70,7 +86,7 @@ def test_every_command_ends_as_the_page_says(followed: dict[str, Outcome]) -> No
 
 
 def test_the_faster_script_does_less_in_a_step(followed: dict[str, Outcome]) -> None:
-    before, after = (checked(followed[name].report)["counts"] for name in ("before", "after"))
+    before, after = (report_of(followed, name)["counts"] for name in ("before.json", "after.json"))
     assert after["ops"] < before["ops"] / 2
     assert after["matmul_flops"] == before["matmul_flops"]
 
@@ -84,13 +100,13 @@ def test_the_remedies_that_are_tried_are_predicted(followed: dict[str, Outcome])
     (line,) = (line for line in commands() if line.startswith("boundby try "))
     tried = [word for word in shlex.split(line)[2:] if not word.endswith(".py")]
     assert set(tried) <= set(MODULES)
-    assert set(tried) <= {one["name"] for one in checked(followed["before"].report)["remedies"]}
+    assert set(tried) <= {one["name"] for one in report_of(followed, "before.json")["remedies"]}
 
 
 def test_both_versions_learn_the_same(runner: Runner) -> None:
-    plain, faster = (
-        runner.plain(str(EXAMPLES / name), "--steps", "20").text for name in ("train.py", "train_faster.py")
-    )
-    losses = [float(re.findall(r"[\d.]+$", text.strip())[0]) for text in (plain, faster)]
+    both = "import runpy, sys; sys.argv[1:] = ['--steps', '20']; "
+    both += "; ".join(f"runpy.run_path({name!r}, run_name='__main__')" for name in ("train.py", "train_faster.py"))
+    done = runner.plain("-c", both, cwd=EXAMPLES)
+    plain, faster = (float(loss) for loss in re.findall(r"[\d.]+$", done.text, re.MULTILINE))
     # The same rows in the same order; the fused kernel rounds in another one.
-    assert losses[0] == pytest.approx(losses[1], abs=0.01)
+    assert plain == pytest.approx(faster, abs=0.01)

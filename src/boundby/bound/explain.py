@@ -236,7 +236,9 @@ def _findings(trace: Trace, division: Division, ceilings: Ceilings) -> tuple[Fin
         found.append(
             Finding(
                 code="machine-moved",
-                message=tr("the machine's speed moved by {ratio} during the run", ratio=f"{format_number(moved, digits=2)}x"),
+                message=tr(
+                    "the machine's speed moved by {ratio} during the run", ratio=f"{format_number(moved, digits=2)}x"
+                ),
                 advice=tr(
                     "Other load or a busy host does this; ceilings are scaled to the speed at the time. Where every "
                     "core has a thread, one busy process holds up all: fewer threads (OMP_NUM_THREADS) are then "

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from boundby.llm.calibration import Expected, cell_of, coefficients, expected_step
+from boundby.llm.decode_settings import LARGEST_BATCH, check_partition, check_settings
 from boundby.llm.engines import PARTITIONS, Engine, Partition, find_engine, recognise_engine
 from boundby.llm.features import features_of, launches_of_engine, placed
 from boundby.llm.formats import cache_bytes_per_element, weight_format
@@ -18,7 +19,6 @@ from boundby.llm.kernels import Kernel, Work, launches_of, step_kernels
 from boundby.llm.parallel import AllReduce, all_reduces
 from boundby.llm.spread import key_of, shipped_spread, width
 from boundby.llm.structure import ModelStructure
-from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.interval import Interval
 from boundby.results.language import tr
 
@@ -28,9 +28,6 @@ ASSUMED_LAUNCH_S = (2e-6, 4e-6, 8e-6)
 _PREFILL_SHARE = (0.35, 0.55, 0.8)
 # Weights and cache can fill this share of memory; the rest is for activations and the engine itself.
 _USABLE_MEMORY = 0.9
-_LARGEST_BATCH = 1 << 20
-_LARGEST_CONTEXT = 1 << 27
-_MOST_DEVICES = 4096
 SWEEP = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXT_SWEEP = (256, 1024, 4096, 16384, 65536)
 
@@ -184,17 +181,10 @@ def estimate_decode(
     Raises:
         BoundbyError: ``decode-setting`` for a setting out of its range, ``unknown-format``, ``unknown-engine``.
     """
-    _check(batch, context, prompt, launch_s, host_speed, devices)
+    check_settings(batch, context, prompt, launch_s, host_speed, devices)
     profile = find_engine(engine) if engine is not None else recognise_engine(partition or "fused")
     chosen: Partition = partition or profile.partition
-    if chosen not in PARTITIONS:
-        raise _setting(
-            tr(
-                "the partition is {chosen}; expected one of {known}",
-                chosen=f"{chosen!r}",
-                known=", ".join(PARTITIONS),
-            )
-        )
+    check_partition(chosen)
     text = weights if weights is not None else model.weights_format or "bf16"
     form = weight_format(profile.formats.get(text.lower(), text))
     place = placed(hardware, engine or "")
@@ -398,7 +388,7 @@ def _least_batch(setting: _Setting, *, cached: bool) -> int | None:
     high = 1
     while not computes(high):
         high *= 2
-        if high > _LARGEST_BATCH:
+        if high > LARGEST_BATCH:
             return None
     low = high // 2
     while high - low > 1:
@@ -444,65 +434,3 @@ def _notes(
     if _fits(setting, int(setting.work.batch)) is False:
         notes.append(tr("Weights and cache do not fit in the memory: what follows holds only if they did."))
     return tuple(notes)
-
-
-def _check(
-    batch: int, context: int, prompt: int | None, launch_s: float | None, host_speed: float, devices: float
-) -> None:
-    if not 1 <= batch <= _LARGEST_BATCH:
-        raise _setting(
-            tr(
-                "the batch is {batch}; expected 1 to {most}",
-                batch=f"{batch:,}",
-                most=f"{_LARGEST_BATCH:,}",
-            )
-        )
-    if not 0 <= context <= _LARGEST_CONTEXT:
-        raise _setting(
-            tr(
-                "the context is {context} tokens; expected 0 to {most}",
-                context=f"{context:,}",
-                most=f"{_LARGEST_CONTEXT:,}",
-            )
-        )
-    if prompt is not None and not 1 <= prompt <= _LARGEST_CONTEXT:
-        raise _setting(
-            tr(
-                "the prompt has {prompt} tokens; expected 1 to {most}",
-                prompt=f"{prompt:,}",
-                most=f"{_LARGEST_CONTEXT:,}",
-            )
-        )
-    if launch_s is not None and not (math.isfinite(launch_s) and 0 <= launch_s <= 0.1):
-        raise _setting(tr("a launch costs {cost} us; expected 0 to 100,000", cost=f"{launch_s * 1e6:g}"))
-    if not (math.isfinite(host_speed) and 0.01 <= host_speed <= 100):
-        raise _setting(
-            tr(
-                "the host's speed is {host_speed}; expected 0.01 to 100, 1 being a 2024 desktop",
-                host_speed=f"{host_speed:g}",
-            )
-        )
-    if not (math.isfinite(devices) and (devices == 0.5 or (devices >= 1 and devices == int(devices)))):
-        raise _setting(
-            tr(
-                "tensor parallel over {devices} devices; expected a whole number, or 0.5 for one die of two",
-                devices=f"{devices:g}",
-            )
-        )
-    if devices > _MOST_DEVICES:
-        raise _setting(
-            tr(
-                "tensor parallel over {devices} devices; expected at most {most}",
-                devices=f"{devices:g}",
-                most=f"{_MOST_DEVICES:,}",
-            )
-        )
-
-
-def _setting(what: str) -> BoundbyError:
-    return BoundbyError(
-        "decode-setting",
-        tr("This cannot be decoded: {what}.", what=what),
-        tr("Change that setting."),
-        status=EXIT_USAGE,
-    )

@@ -150,7 +150,11 @@ class _Parts:
             (tr("masks stored for the backward pass"), self.masks.value),
             (tr("kernels as generated"), self.other.value),
         )
-        said = [f"{what} {seconds * 1e3:+.2g} ms" for what, seconds in parts if abs(seconds) > LEAST_SAID * step]
+        said = [
+            tr("{what} {change}", what=what, change=f"{seconds * 1e3:+.2g} ms")
+            for what, seconds in parts
+            if abs(seconds) > LEAST_SAID * step
+        ]
         return tr(
             "of a step's {step}: {parts}",
             step=f"{step * 1e3:.3g} ms",

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from boundby.report.chart import Axis, Bar, Chart, Line, Look, Mark
 from boundby.report.document import Table
 from boundby.results.language import tr
-from boundby.results.units import UNKNOWN, format_percent, format_rate, format_size
+from boundby.results.units import format_percent, format_rate, format_size
 
 Side: TypeAlias = Literal["x", "y"]
 
@@ -26,7 +26,7 @@ def value_text(value: float | None, unit: str, *, digits: int = 3) -> str:
         digits: significant digits, at least 1.
     """
     if value is None or not math.isfinite(value):
-        return UNKNOWN
+        return tr("unknown")
     if unit == "%":
         return format_percent(value)
     if unit == "byte":
@@ -43,7 +43,7 @@ def place_text(value: float, axis: Axis) -> str:
     if axis.scale != "category":
         return value_text(value, axis.unit)
     place = round(value) if math.isfinite(value) else -1
-    return axis.categories[place] if 0 <= place < len(axis.categories) else UNKNOWN
+    return axis.categories[place] if 0 <= place < len(axis.categories) else tr("unknown")
 
 
 def look_text(look: Look) -> str:

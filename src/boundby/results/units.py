@@ -1,6 +1,6 @@
 """Numbers as text for people: as many digits as their spread allows, SI prefixes for rates, IEC for sizes.
 
-Unknown (None, NaN, infinite) reads ``unknown``, never 0.
+Unknown (None, NaN, infinite) reads ``unknown``, in the language in use, never 0.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_HALF_UP, Decimal
 
-UNKNOWN = "unknown"
+from boundby.results.language import tr
 
 _SI = ("", "k", "M", "G", "T", "P", "E")
 _IEC = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -36,7 +36,7 @@ def format_time(seconds: float | None, *, digits: int = 3, unicode: bool = True)
         unicode: whether ``µs`` may be written; ``us`` otherwise.
     """
     if seconds is None or not math.isfinite(seconds):
-        return UNKNOWN
+        return tr("unknown")
     if seconds == 0:
         return "0 s"
     rounded = _rounded(seconds, digits)
@@ -54,7 +54,7 @@ def format_time_band(value: float | None, low: float, high: float, *, unicode: b
         unicode: whether ``µs`` may be written; ``us`` otherwise.
     """
     if value is None or not math.isfinite(value):
-        return UNKNOWN
+        return tr("unknown")
     digits = digits_for(value, low, high)
     text = format_time(value, digits=digits, unicode=unicode)
     if not (math.isfinite(low) and math.isfinite(high)) or value <= 0:
@@ -68,7 +68,7 @@ def format_time_band(value: float | None, low: float, high: float, *, unicode: b
     too_far = low * _FAR_END < value or high > value * _FAR_END or (ends[1] >= 1000 and index < len(_TIMES) - 1)
     if too_far:
         first, last = (format_time(end, digits=2, unicode=unicode) for end in (low, high))
-        return f"{text} ({first} to {last})"
+        return tr("{value} ({low} to {high})", value=text, low=first, high=last)
     if ends[0] == ends[1]:
         return text
     return f"{text} ({ends[0]:,f}-{ends[1]:,f} {_time_unit(index, unicode)})"
@@ -83,7 +83,7 @@ def format_si(value: float | None, unit: str, *, digits: int = 3) -> str:
         digits: significant digits, at least 1.
     """
     if value is None or not math.isfinite(value):
-        return UNKNOWN
+        return tr("unknown")
     if value == 0:
         return f"0 {unit}"
     rounded = _rounded(value, digits)
@@ -115,7 +115,7 @@ def format_size(size_bytes: float | None, *, digits: int = 3) -> str:
         digits: significant digits where the size is not a whole number of its unit, at least 1.
     """
     if size_bytes is None or not math.isfinite(size_bytes):
-        return UNKNOWN
+        return tr("unknown")
     magnitude, index = abs(float(size_bytes)), 0
     # 1000 KiB already reads as MiB, so that no size needs four digits.
     while index < len(_IEC) - 1 and _rounded(magnitude, digits) >= 1000:
@@ -134,7 +134,7 @@ def format_number(value: float | None, *, digits: int = 3) -> str:
         digits: significant digits, at least 1.
     """
     if value is None or not math.isfinite(value):
-        return UNKNOWN
+        return tr("unknown")
     return "0" if value == 0 else _plain(_rounded(value, digits))
 
 
@@ -145,7 +145,7 @@ def format_percent(share: float | None) -> str:
         share: the share, 1 being the whole.
     """
     if share is None or not math.isfinite(share):
-        return UNKNOWN
+        return tr("unknown")
     percent = 100 * share
     size = abs(percent)
     if size == 0:
@@ -169,8 +169,8 @@ def format_percent_range(low: float, high: float) -> str:
     first, last = format_percent(low), format_percent(high)
     if first == last:
         return last
-    if first.startswith(("<", ">", "-")) or last.startswith(("<", ">", "-")) or UNKNOWN in (first, last):
-        return f"{first} to {last}"
+    if first.startswith(("<", ">", "-")) or last.startswith(("<", ">", "-")) or not math.isfinite(low + high):
+        return tr("{low} to {high}", low=first, high=last)
     return f"{first.removesuffix('%')}-{last}"
 
 
@@ -181,7 +181,7 @@ def format_ratio(ratio: float | None) -> str:
         ratio: the quotient of two quantities of one unit.
     """
     if ratio is None or not math.isfinite(ratio):
-        return UNKNOWN
+        return tr("unknown")
     if ratio == 0:
         return "0x"
     return f"{_plain(_rounded(ratio, 2))}x"
@@ -194,21 +194,10 @@ def format_count(count: float | None) -> str:
         count: how many; a mean number of things may be fractional.
     """
     if count is None or not math.isfinite(count):
-        return UNKNOWN
+        return tr("unknown")
     if float(count).is_integer() or abs(count) >= 100:
         return f"{count:,.0f}"
     return _plain(_rounded(count, 2))
-
-
-def plural(count: float | None, one: str, many: str | None = None) -> str:
-    """A number with its noun: ``1 op``, ``605 ops``.
-
-    Args:
-        count: how many.
-        one: the noun for one.
-        many: the noun for any other number; ``one`` with an s where not given.
-    """
-    return f"{format_count(count)} {one if count == 1 else many or one + 's'}"
 
 
 def _rounded(value: float, digits: int) -> Decimal:
