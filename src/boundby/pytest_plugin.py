@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from boundby.capture.call_watch import CallWatch
     from boundby.results.budgets import Budget, Check
     from boundby.results.module_tree import CallCounts
@@ -58,7 +60,7 @@ class CountedBlock:
 
     def __enter__(self) -> CountedBlock:
         if self._watch is not None:
-            self._watch.start()
+            _start(self._watch, self._budgets)
         return self
 
     def __exit__(
@@ -67,9 +69,7 @@ class CountedBlock:
         if self._watch is None:
             return
         self._watch.stop()
-        # What the block computed is in the variables of whoever wrote it: their graphs keep what is saved.
-        results = list(sys._getframe(1).f_locals.values())
-        self.counts = self._watch.counts(results)
+        self.counts = self._watch.counts(_results_in(sys._getframe(1)) if self._watch.recorded else None)
         if kind is None:
             _hold(self._watch, self.counts, self._budgets, test=self._test, root=self._root)
 
@@ -99,7 +99,7 @@ class _Counting:
             return (yield)
         budgets = _read(given, "@pytest.mark.boundby")
         watch = _new_watch()
-        watch.start()
+        _start(watch, budgets)
         try:
             result = yield
         finally:
@@ -140,6 +140,22 @@ def _new_watch() -> CallWatch:
     from boundby.capture.call_watch import CallWatch
 
     return CallWatch()
+
+
+def _start(watch: CallWatch, budgets: tuple[Budget, ...]) -> None:
+    """Begin to count. For a budget of graph breaks all is compiled anew, whichever tests ran before."""
+    if any(one.of == "graph_breaks" for one in budgets):
+        from boundby.capture.graph_breaks import forget_compiled
+
+        forget_compiled()
+    watch.start()
+
+
+def _results_in(frame: FrameType) -> list[Tensor]:
+    """What a block computed is in the variables of whoever wrote it: their graphs keep what is saved."""
+    from boundby.capture.frame_tensors import tensors_in
+
+    return tensors_in(frame)
 
 
 def _hold(watch: CallWatch, counts: CallCounts, budgets: tuple[Budget, ...], *, test: str, root: str) -> None:

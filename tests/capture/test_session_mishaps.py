@@ -17,8 +17,10 @@ from torch.optim import optimizer as torch_optimizer
 import boundby
 from boundby.capture import marks
 from boundby.capture.finder import StepFinder
+from boundby.capture.habits import HabitsSeen
 from boundby.capture.session import Session
 from boundby.results.errors import BoundbyError
+from boundby.results.habits import Habits
 
 pytestmark = pytest.mark.usefixtures("nothing_stays")
 
@@ -315,6 +317,22 @@ def test_an_error_of_boundbys_own_ends_watching_and_the_loop_goes_on(session, mo
     assert "RuntimeError: a bug of boundby's" in finding.message
     assert torch._C._len_torch_dispatch_stack() == 0
     assert not torch_optimizer._global_optimizer_post_hooks
+
+
+def test_habits_that_cannot_be_told_cost_the_report_nothing_else(session, monkeypatch):
+    def broken(*args, **kwargs):
+        raise AttributeError("torch has moved it")
+
+    monkeypatch.setattr(HabitsSeen, "found", broken)
+    model = net()
+    session.arm()
+    training(model, torch.optim.SGD(model.parameters(), lr=0.1), MANY)
+    trace = session.trace()
+    assert trace.step_s
+    assert trace.habits == Habits()
+    (finding,) = (one for one in trace.findings if one.code == "capture-failed")
+    assert "AttributeError: torch has moved it" in finding.message
+    assert "stopped early" not in finding.message
 
 
 def test_probes_are_read_between_steps_and_closed():

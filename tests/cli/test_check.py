@@ -97,6 +97,17 @@ def test_budgets_kept_and_broken(check: Check, tmp_path: Path) -> None:
     assert "Next" not in done.stdout
 
 
+@pytest.mark.parametrize("name", ["it's.json", 'a"b.json', "two words.json"])
+def test_a_report_may_have_any_name(check: Check, tmp_path: Path, name: str) -> None:
+    report = written(report_of(5, command=("boundby", "explain")), tmp_path / name)
+    budgets(tmp_path, "[tool.boundby.budgets]\nmax_launches = 5\n")
+    done = check(report, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{report} keeps its budgets: 1 budget kept.\n"
+    assert check("--baseline", "base.json", "--update", report, cwd=tmp_path).returncode == 0
+    assert check("--baseline", "base.json", report, cwd=tmp_path).returncode == 0
+
+
 def test_a_budget_of_what_is_not_known_fails(check: Check, tmp_path: Path) -> None:
     report = report_of(5)
     unknown = written(replace(report, counts=replace(report.counts, graph_breaks=None)), tmp_path / "r.json")

@@ -164,6 +164,69 @@ def test_a_block_is_counted_without_what_is_around_it(run: Run) -> None:
     done.assert_outcomes(passed=1)
 
 
+def test_a_block_leaves_the_variables_around_it_alone(run: Run) -> None:
+    done = run(
+        """
+    import weakref
+
+    def test_tensors_die_when_they_are_deleted(boundby_count):
+        x = torch.ones(4, 8)
+        seen = weakref.ref(x)
+        with boundby_count(max_saved_bytes=256):
+            out = net(x)
+        del x, out
+        assert seen() is None
+
+    def test_a_container_that_holds_itself(boundby_count):
+        node = {"more": []}
+        node["more"].append(node)
+        with boundby_count(max_saved_bytes=256) as counted:
+            node["out"] = (net(torch.ones(4, 8)),)
+        assert counted.counts.saved_bytes == 256
+
+    def test_a_dict_of_the_variables_stays_as_it_was(boundby_count):
+        first = 1
+        mine = locals()
+        before = dict(mine)
+        with boundby_count(max_ops=100) as counted:
+            out = net(torch.ones(4, 8))
+        assert mine == before
+        assert counted.counts.saved_bytes is None
+        """
+    )
+    done.assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize("chosen", ["first or second", "second"])
+def test_graph_breaks_are_met_whichever_tests_ran_before(run: Run, chosen: str) -> None:
+    done = run(
+        """
+    def broken(x):
+        y = x + 1
+        torch._dynamo.graph_break()
+        return y * 2
+
+    call = torch.compile(broken, backend="eager")
+
+    @pytest.mark.boundby(max_graph_breaks=5)
+    def test_first():
+        call(torch.ones(3))
+
+    @pytest.mark.boundby(max_graph_breaks=0)
+    def test_second():
+        call(torch.ones(3))
+
+    @pytest.mark.boundby(max_graph_breaks=0)
+    def test_second_without():
+        torch.ones(3) + 1
+        """,
+        "-k",
+        chosen,
+    )
+    done.assert_outcomes(passed=2 if "first" in chosen else 1, failed=1)
+    assert "test_second is over budget: graph breaks" in " ".join(done.stdout.str().split())
+
+
 def test_nearer_markers_go_first_and_fixtures_are_not_counted(run: Run) -> None:
     done = run(
         """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from boundby.remedies.foreign_load import CoreTime, core_time, cores_of_others, waiting_s
@@ -53,6 +55,16 @@ def test_others_are_the_machine_less_the_process_itself():
     before, after = CoreTime(machine_s=10.0, own_s=2.0), CoreTime(machine_s=12.0, own_s=3.5)
     assert cores_of_others(before, after, 1.0) == pytest.approx(0.5)
     assert cores_of_others(before, CoreTime(machine_s=11.0, own_s=3.5), 1.0) == 0.0
+
+
+def test_a_guests_seconds_count_once_and_only_those_of_the_cpus_looked_at(monkeypatch):
+    times = collections.namedtuple("times", "user nice system idle iowait guest guest_nice")
+    cpus = [times(10.0, 0.0, 1.0, 5.0, 2.0, 10.0, 0.0), times(3.0, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0)]
+    whole = times(*map(sum, zip(*cpus, strict=True)))
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu=False: cpus if percpu else whole)
+    assert core_time(os.getpid()).machine_s == 14.0
+    assert core_time(os.getpid(), [0]).machine_s == 11.0
+    assert core_time(os.getpid(), {1, 7}).machine_s == 3.0
 
 
 def test_a_process_that_has_ended_counts_nothing():

@@ -73,6 +73,33 @@ def test_without_a_probe_it_cannot_be_told(sample_report):
     assert isinstance(sdpa.predict(evidence_of(report_of(sample_report("memory"), by_hand()))), CannotTell)
 
 
+@pytest.mark.parametrize(
+    ("dtypes", "probed"),
+    [
+        (("bf16", "bf16"), "bfloat16"),
+        (("fp64", "fp64"), "float64"),
+        ((None, "fp32"), "float32"),
+        (("fp32", "bf16"), None),
+    ]
+    + [(("int8", "int8"), None)],
+)
+def test_the_probe_has_the_dtype_of_the_products(sample_report, monkeypatch, dtypes, probed):
+    seen = []
+    plain = sdpa.timed_call
+    monkeypatch.setattr(
+        sdpa, "timed_call", lambda replay, names, **options: seen.append(names) or plain(replay, names, **options)
+    )
+    rows = [dataclasses.replace(one, dtype=dtypes[one.line == 13]) for one in by_hand()]
+    told = sdpa.predict(evidence_of(report_of(sample_report("memory"), rows), probe=FixedProbe(0.5)))
+    assert seen == ([] if probed is None else [(probed,) * 3] * 2)
+    assert isinstance(told, CannotTell if probed is None else Predicted)
+
+
+def test_lines_of_installed_code_are_none_to_change(sample_report):
+    rows = [dataclasses.replace(one, path="/lib/python3/site-packages/x/net.py") for one in by_hand()]
+    assert sdpa.attentions(report_of(sample_report("memory"), rows)) == ()
+
+
 @pytest.mark.parametrize(("masked", "causal"), [(False, False), (True, True), (True, False)])
 def test_the_probe_computes_the_same_both_ways(masked, causal):
     generator = torch.Generator().manual_seed(0)

@@ -17,7 +17,7 @@ from boundby.results.remedy import WORTH, Predicted, Remedy, ScriptFacts
 
 def seen(*turns: float, steps: int = 10, warm: tuple[float, ...] = (1.0, 1.0, 1.0), settled_s: float = 5.0) -> Seen:
     """Turns of equal steps, the seconds of a step in each."""
-    return Seen(warm=list(warm), settled_s=settled_s, slices=[Slice([each] * steps) for each in turns])
+    return Seen(warm=list(warm), settled_s=settled_s, slices=[Slice([each] * steps, waited_s=0.0) for each in turns])
 
 
 def test_the_speedup_is_the_median_over_turns_but_the_first():
@@ -69,6 +69,19 @@ def test_waiting_that_lengthened_single_steps_is_not_in_the_typical_one():
     assert one.waited(bursts=False) == 0.0
     assert one.waited(bursts=True) == pytest.approx(20 / 120)
     assert Slice([2.0] * 10, waited_s=10.0).waited(bursts=False) == pytest.approx(0.5)
+
+
+def test_waiting_that_is_not_told_of_one_turn_is_not_told_of_the_trial():
+    base, changed = seen(*[2.0] * 6), seen(*[1.0] * 6)
+    assert measured(base, changed).waited == 0.0
+    changed.slices[3].waited_s = None
+    result = measured(base, changed)
+    assert result.waited == 0.0  # the others are enough, and of all of them it is known
+    for one in changed.slices:
+        one.waited_s = None
+    result = measured(base, changed)
+    assert result.waited is None
+    assert (result.speedup, result.turns) == (pytest.approx(2.0), 5)
 
 
 @given(st.lists(st.floats(1e-6, 100.0), min_size=1), st.floats(0.0, 1e3), st.booleans())

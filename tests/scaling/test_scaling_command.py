@@ -192,6 +192,7 @@ def test_in_python_and_torch_keeps_its_threads():
 
 def test_a_busy_machine_is_told_of_before_anything_is_believed(monkeypatch):
     from boundby.remedies import thread_scaling
+    from boundby.remedies.foreign_load import CoreTime
     from boundby.report.scaling_words import sentence
     from boundby.results.interval import interval
     from boundby.scaling.speedups import point
@@ -199,10 +200,13 @@ def test_a_busy_machine_is_told_of_before_anything_is_believed(monkeypatch):
 
     now = iter([0.0, 10.0, 20.0, 30.0])
     monkeypatch.setattr(thread_scaling.time, "monotonic", lambda: next(now))
-    seconds = iter([100.0, 118.0, 100.0, 112.0])
-    monkeypatch.setattr(thread_scaling._OtherLoad, "_seconds_busy", lambda self: next(seconds))
-    own = iter([0.0, 10.0, 0.0, 11.5])
-    monkeypatch.setattr(thread_scaling, "_own_seconds", lambda: next(own))
+    readings = iter([(100.0, 0.0), (118.0, 10.0), (100.0, 0.0), (112.0, 11.5)])
+
+    def reading(process_id, affinity):
+        machine_s, own_s = next(readings)
+        return CoreTime(machine_s=machine_s, own_s=own_s)
+
+    monkeypatch.setattr(thread_scaling, "core_time", reading)
     (finding,) = thread_scaling._OtherLoad().findings((1, 2), 2)  # 18 busy seconds of 10, of which 10 its own
     assert finding.code == "scaling-load"
     assert "0.8 cores" in finding.message

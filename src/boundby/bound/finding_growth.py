@@ -12,7 +12,7 @@ from boundby.results.interval import Interval, interval
 from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.results.trace import Trace
-from boundby.results.units import format_percent, format_size, format_time
+from boundby.results.units import format_count, format_percent, format_size, format_time
 from boundby.timing.growth import Trend, trend
 from boundby.timing.statistics import median
 
@@ -155,7 +155,7 @@ def _graph_held(held: Held, habits: Habits, gain: Interval | None) -> Finding:
     growth = (
         tr("gains {tensors} a step", tensors=_tensors(held))
         if held.kind == "container"
-        else tr("gains {count} nodes of autograd's graph a step", count=f"{held.per_step:,.3g}")
+        else tr("gains {count} nodes of autograd's graph a step", count=format_count(held.per_step))
     )
     return Finding(
         code="graph-held",
@@ -197,14 +197,14 @@ ABOUT_ONE = 0.1
 def _elements(held: Held) -> str:
     if abs(held.per_step - 1.0) < ABOUT_ONE:
         return tr("an element a step")
-    return tr("{count} elements a step", count=f"{held.per_step:,.3g}")
+    return tr("{count} elements a step", count=format_count(held.per_step))
 
 
 def _tensors(held: Held) -> str:
     """How many elements a step adds; each is, or holds, a tensor."""
     if abs(held.per_step - 1.0) < ABOUT_ONE:
         return tr("a tensor")
-    return tr("{count} tensors", count=f"{held.per_step:.2g}")
+    return tr("{count} tensors", count=format_count(held.per_step))
 
 
 def _memory_text(gain: Interval | None) -> str:

@@ -20,7 +20,7 @@ from boundby.results.interval import Interval, interval
 from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.results.trace import OpSite, Trace
-from boundby.results.units import format_size, format_time
+from boundby.results.units import format_count, format_size, format_time
 
 # Ops that anomaly mode adds behind each node of the backward pass, to look for NaN.
 _CHECKS = frozenset({"aten.isnan.default", "aten._is_any_true.default", "aten._local_scalar_dense.default"})
@@ -161,10 +161,10 @@ def _writing(one: WritingLine, habits: Habits, view: StepView) -> Finding:
         message=tr(
             "{where}prints, logs or saves {calls} times a step: {cost}; a step writes {size} in {writes} system calls",
             where=whereabouts(one.place.path, one.place.line),
-            calls=f"{one.calls:.3g}",
+            calls=format_count(one.calls),
             cost=view.told(one.time_s),
             size=format_size(habits.writes.bytes),
-            writes=f"{habits.writes.calls:.3g}",
+            writes=format_count(habits.writes.calls),
         ),
         advice=tr("Do it every so many steps, or gather values and write them together."),
         path=one.place.path,

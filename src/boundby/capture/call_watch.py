@@ -11,7 +11,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from boundby.capture.counter import CountingWatcher
-from boundby.capture.graph_breaks import graph_breaks_so_far
+from boundby.capture.graph_breaks import BreaksBefore, breaks_before
 from boundby.results.budgets import FP32_OR_WIDER, FP64_OR_WIDER, CountedLine, idle_ops
 from boundby.results.counts import GroupCounts, OpCost
 from boundby.results.module_tree import CallCounts
@@ -25,21 +25,27 @@ class CallWatch:
 
     def __init__(self) -> None:
         self._watcher = CountingWatcher()
-        self._breaks = 0
+        self._before: BreaksBefore | None = None
+        self._breaks: int | None = None
         self._first_node = 0
         self._recorded = False
 
     def start(self) -> None:
         """Begin to watch."""
-        self._breaks = graph_breaks_so_far()
+        self._before = breaks_before()
         self._first_node = _next_node()
         self._watcher.start()
 
     def stop(self) -> None:
         """End watching."""
         self._watcher.close()
-        self._breaks = graph_breaks_so_far() - self._breaks
+        self._breaks = None if self._before is None else self._before.since()
         self._recorded = _next_node() != self._first_node
+
+    @property
+    def recorded(self) -> bool:
+        """Whether autograd recorded anything; after ``stop``."""
+        return self._recorded
 
     def counts(self, results: Any = None) -> CallCounts:
         """The totals, after ``stop``.
@@ -49,7 +55,8 @@ class CallWatch:
 
         Returns:
             The counts. ``saved_bytes`` are None where a graph was recorded of which nothing is at hand: no backward
-            pass ran, and none of ``results`` has one.
+            pass ran, and none of ``results`` has one. ``graph_breaks`` are None where code that was compiled before
+            ``start`` may have run: its breaks are not met again.
         """
         counts = self._watcher.counts(result=results)
         at_hand = any(isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None for leaf in tree_leaves(results))

@@ -37,13 +37,19 @@ def compilations(since_us: int = 0) -> tuple[Compilation, ...]:
     )
 
 
-def graph_breaks() -> tuple[GraphBreak, ...]:
-    """Where torch.compile broke off a graph, the most frequent first."""
+def graph_breaks(since: int = 0) -> tuple[GraphBreak, ...]:
+    """Where torch.compile broke off a graph, the most frequent first.
+
+    Args:
+        since: so many entries of torch's own list are left out, as they were there before; none of them where the
+            list was emptied meanwhile.
+    """
     utils: Any = sys.modules.get("torch._dynamo.utils")
     if utils is None:
         return ()
     found: Counter[tuple[str, str | None, int | None]] = Counter()
-    for one in utils.graph_break_reasons:
+    reasons = utils.graph_break_reasons
+    for one in reasons[since if since <= len(reasons) else 0 :]:
         frame = one.user_stack[-1] if one.user_stack else None
         reason = one.reason.strip().partition("\n")[0]
         found[reason, frame and frame.filename, frame and frame.lineno] += 1

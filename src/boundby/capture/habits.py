@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -18,10 +19,11 @@ from boundby.capture.anomaly import tracing_node_cost, users_depth
 from boundby.capture.compiling import compilations, graph_breaks
 from boundby.capture.padding import PaddingCounts
 from boundby.capture.profiled import ProfiledStep
+from boundby.capture.raw import attributes_of
 from boundby.capture.retained import Retained
 from boundby.capture.schedule import Role
 from boundby.capture.shape_setup import ShapesMet
-from boundby.capture.sources import first_naming
+from boundby.capture.sources import only_call_of
 from boundby.capture.writes import StepWrites, resident_bytes
 from boundby.results.habits import GrowingLine, Habits, Mode, ModeOn, Place, TimedStep
 from boundby.results.interval import Interval, interval
@@ -33,14 +35,22 @@ if TYPE_CHECKING:
 
 _autograd: Any = torch._C._autograd
 _tracing: Callable[[], bool] = torch._C._is_tracing
-# What the line that switches a mode on is likely to call.
-_NAMED: dict[Mode, frozenset[str]] = {
-    "anomaly": frozenset({"set_detect_anomaly", "detect_anomaly", "set_anomaly_enabled"}),
-    "deterministic": frozenset({"use_deterministic_algorithms", "set_deterministic_debug_mode"}),
-    "jit-tracing": frozenset({"trace", "trace_module"}),
-    "torch-profiler": frozenset({"profile", "emit_nvtx", "emit_itt"}),
-    "python-profiler": frozenset({"setprofile", "Profile", "Profiler"}),
-    "python-tracer": frozenset({"settrace", "set_trace", "Coverage"}),
+# What switches a mode on: a module, as far as it is imported, and names in it.
+_SWITCHES: dict[Mode, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "anomaly": (("torch.autograd.anomaly_mode", ("set_detect_anomaly", "detect_anomaly")),),
+    "deterministic": (("torch", ("use_deterministic_algorithms", "set_deterministic_debug_mode")),),
+    "jit-tracing": (("torch.jit", ("trace", "trace_module")),),
+    "torch-profiler": (
+        ("torch.profiler", ("profile",)),
+        ("torch.autograd.profiler", ("profile", "emit_nvtx", "emit_itt")),
+    ),
+    "python-profiler": (
+        ("sys", ("setprofile",)),
+        ("cProfile", ("Profile", "run", "runctx")),
+        ("profile", ("Profile", "run", "runctx")),
+        ("pyinstrument", ("Profiler",)),
+    ),
+    "python-tracer": (("sys", ("settrace",)), ("pdb", ("set_trace",)), ("coverage", ("Coverage",))),
 }
 # Steps that nothing interrupted stand for all where there are so many of them, and half of all.
 FEWEST_CALM = 12
@@ -86,6 +96,7 @@ class HabitsSeen:
         self._depths: list[int] = []
         self._number = 0
         self._numbers: list[int] = []
+        self._ended_s: list[float] = []
         self._resident: list[int | None] = []
         self._resident_before: int | None = None
         self._watching_lines = False
@@ -122,6 +133,7 @@ class HabitsSeen:
             self._writes.end()
             after = resident_bytes()
             self._numbers.append(self._number)
+            self._ended_s.append(time.perf_counter_ns() / 1e9)
             before = self._resident_before
             self._resident.append(None if before is None or after is None else after - before)
         elif role in (Role.SETTLE, Role.ATTRIBUTED):
@@ -145,29 +157,37 @@ class HabitsSeen:
         if self._looks:
             self._look()
 
-    def found(self, kept: Recorded, site_keys: Iterable[SiteKey], *, since_us: int = 0) -> Habits:
+    def found(
+        self, kept: Recorded, site_keys: Iterable[SiteKey], *, since_us: int = 0, reasons_before: int = 0
+    ) -> Habits:
         """What was seen.
 
         Args:
             kept: all steps that were recorded.
             site_keys: the sites that attributed steps refer to.
             since_us: when watching began, in microseconds since the epoch.
+            reasons_before: entries of torch's list of graph breaks when watching began.
         """
         depth = int(median([float(one) for one in self._depths])) if self._depths else None
         return Habits(
-            modes=tuple(ModeOn(mode=one, place=first_naming(_NAMED[one])) for one in sorted(self._modes)),
+            modes=tuple(ModeOn(mode=one, place=only_call_of(_switches(one))) for one in sorted(self._modes)),
             nodes=float(median([float(one) for one in self._nodes])) if self._nodes else None,
             tracing_node_s=None if depth is None else tracing_node_cost(depth),
-            filled_share=filled_share(kept.profiled) if "deterministic" in self._modes else None,
+            filled_share=self._filled_share(kept),
             writes=self._writes.found(),
             held=self._retained.found(),
             padding=self.padding.found(),
             compilations=compilations(since_us),
-            graph_breaks=graph_breaks(),
+            graph_breaks=graph_breaks(reasons_before),
             steps=tuple(self._timed_steps(kept)),
             growing=growing_lines(kept.attributed, list(site_keys)),
             set_ups=self.shapes.found(),
         )
+
+    def _filled_share(self, kept: Recorded) -> Interval | None:
+        if "deterministic" not in self._modes:
+            return None
+        return filled_share(kept.profiled) if torch.utils.deterministic.fill_uninitialized_memory else interval(0.0)
 
     def _timed_steps(self, kept: Recorded) -> Iterator[TimedStep]:
         if len(self._numbers) != len(kept.timed_s):
@@ -181,6 +201,7 @@ class HabitsSeen:
                     round=kept.turns[at],
                     seconds=kept.timed_s[at] - kept.input_s[at],
                     resident_bytes=self._resident[at],
+                    at_s=self._ended_s[at],
                 )
 
     def _look(self) -> None:
@@ -198,6 +219,15 @@ class HabitsSeen:
         if self._watching_lines:
             self._watching_lines = False
             self._writes.lines.close(keep=keep)
+
+
+def _switches(mode: Mode) -> list[Any]:
+    """What is there, of that which switches a mode on."""
+    found = []
+    for name, attributes in _SWITCHES[mode]:
+        names = attributes_of(sys.modules.get(name)) or {}
+        found += [names[one] for one in attributes if one in names]
+    return found
 
 
 def frames_compiled() -> int:
@@ -249,7 +279,8 @@ def growing_lines(steps: Sequence[AttributedStep], sites: Sequence[SiteKey]) -> 
             path, line = place
             code = linecache.getline(path, line).strip()[:200] if path and line else ""
             where = Place(path=path, line=line, code=code or None)
-            found.append(GrowingLine(place=where, ops=(ops_before, ops), bytes=(size_before, size)))
+            grown = GrowingLine(place=where, ops=(ops_before, ops), bytes=(size_before, size), steps=len(steps))
+            found.append(grown)
     return tuple(sorted(found, key=lambda one: one.bytes[0] - one.bytes[1]))
 
 

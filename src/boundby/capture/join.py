@@ -14,7 +14,6 @@ import numpy as np
 
 from boundby.capture.attribute import AttributedStep, SiteKey
 from boundby.capture.calibrate import WatchCost
-from boundby.capture.graph_breaks import graph_breaks_so_far
 from boundby.capture.profiled import ProfiledStep, call_name
 from boundby.capture.reuse import reuse_distances
 from boundby.capture.step_kinds import (
@@ -45,7 +44,13 @@ FAULT_S = 0.25e-6
 
 
 def build_trace(
-    recorder: Recorder, *, kind: StepKind, events_per_step: int, irregular: bool, findings: tuple[Finding, ...]
+    recorder: Recorder,
+    *,
+    kind: StepKind,
+    events_per_step: int,
+    irregular: bool,
+    findings: tuple[Finding, ...],
+    graph_breaks: int | None = None,
 ) -> Trace | None:
     """The trace of what the recorder holds; None where not one step was timed."""
     kept = recorder.kept
@@ -152,7 +157,7 @@ def build_trace(
         saved_by_line=chosen.attributed[-1].saved_by_line if chosen is not None and chosen.attributed else {},
         warmup_steps=len(kept.warm_faults),
         events_per_step=events_per_step,
-        graph_breaks=graph_breaks_so_far(),
+        graph_breaks=graph_breaks,
         findings=tuple(found),
     )
 

@@ -2,14 +2,16 @@
 
 The script's own variables are looked through between two steps, a few times in a run: those of its functions that run,
 of its modules, and the attributes of its objects. Nothing found is kept: from one look to the next there are only
-identities and lengths. (Python's list of all objects would hold more, but making that list takes megabytes at once,
-which moves the allocator's thresholds and with them the script's page faults.)
+identities, lengths, and weak references to memory. (Python's list of all objects would hold more, but making that list
+takes megabytes at once, which moves the allocator's thresholds and with them the script's page faults.)
+
+No code of the script's runs for it: objects are told apart by their type itself, never by ``isinstance``, and
+attributes are read from their dicts, never by ``getattr``.
 """
 
 from __future__ import annotations
 
 import gc
-import inspect
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -19,10 +21,13 @@ from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
-from boundby.capture.saved import storages_of
+from boundby.capture.frame_names import names_in
+from boundby.capture.raw import attributes_of, file_of_class
+from boundby.capture.saved import following_nodes, keeps_saved, storages_of
 from boundby.capture.sites import SCRIPT_RUNNER, is_users
-from boundby.capture.sources import growing_line, is_users_file, users_modules
+from boundby.capture.sources import belongs_to_users, growing_line, users_modules
 from boundby.results.habits import Held, Place
 
 # Objects looked at in all, and how far from a variable.
@@ -32,6 +37,8 @@ DEEPEST = 6
 FEW_ELEMENTS = 64
 # Nodes of a graph beyond these are not followed.
 MOST_NODES = 50_000
+# Nodes of a graph that are asked for what they saved.
+NODES_ASKED = 2_000
 # Steps between two looks that say anything, and the share of steps that leave something behind.
 FEWEST_STEPS = 4
 LEAST_PER_STEP = 0.5
@@ -58,11 +65,13 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Look:
-    """The state before a step: lengths of containers, and nodes of the graphs behind tensors."""
+    """The state before a step: lengths of containers, nodes of the graphs behind tensors, and memory of tensors."""
 
     step: int
     lengths: dict[int, int] = field(default_factory=dict)
     nodes: int = 0
+    # Weak references keep addresses from being used again, and no memory of the script's.
+    storages: dict[int, StorageWeakRef] = field(default_factory=dict)
 
 
 class Retained:
@@ -83,20 +92,30 @@ class Retained:
         if self._looks and (step <= self._looks[-1].step or in_script != self._in_script):
             return
         self._in_script = in_script
-        now = _Look(step=step)
+        # A mode of the script's for torch's functions would be asked for a tensor's attributes, too.
+        with torch._C.DisableTorchFunction():
+            self._look(_Look(step=step))
+
+    def _look(self, now: _Look) -> None:
         containers: list[_Seen] = []
         tensors: list[_Seen] = []
         for seen in _walk():
             value = seen.value
             if type(value) is _Tensor:
+                now.storages.update((one._cdata, StorageWeakRef(one)) for one in storages_of(value))
                 if value.grad_fn is not None:
                     tensors.append(seen)
             elif _is_growable(value):
                 now.lengths[id(value)] = len(value)
                 containers.append(seen)
+                for tensor in _newest_tensors(value, NEWEST):
+                    now.storages.update((one._cdata, StorageWeakRef(one)) for one in storages_of(tensor))
         now.nodes = _count_nodes([one.value for one in tensors])
         self._looks.append(now)
         self._held = tuple(self._tell(containers, tensors))
+        # What was there before the look before last says nothing of what came since the last.
+        for past in self._looks[:-1]:
+            past.storages = {}
 
     def found(self) -> tuple[Held, ...]:
         """What had grown by the last look."""
@@ -104,11 +123,14 @@ class Retained:
 
     def _tell(self, containers: list[_Seen], tensors: list[_Seen]) -> Iterator[Held]:
         held = False
+        before = self._looks[-2] if len(self._looks) > 1 else _Look(step=0)
         for seen in containers:
             per_step = _slope([(one.step, one.lengths.get(id(seen.value))) for one in self._looks])
             if per_step is None:
                 continue
-            newest = list(_newest_tensors(seen.value))
+            # Those that came since the last look, as far as their number tells.
+            came = min(NEWEST, max(1, len(seen.value) - before.lengths.get(id(seen.value), 0)))
+            newest = list(_newest_tensors(seen.value, came))
             if not newest:
                 yield Held(
                     kind="plain",
@@ -120,8 +142,10 @@ class Retained:
                     graphs=False,
                 )
                 continue
-            sizes = {key: size for one in newest for key, size in _storages(one)}
-            graphs = any(one.grad_fn is not None for one in newest)
+            # Views of memory that was there already add none.
+            sizes = {key: size for one in newest for key, size in _storages(one) if key not in before.storages}
+            roots = [one for one in newest if one.grad_fn is not None]
+            graphs = bool(roots)
             held = held or graphs
             yield Held(
                 kind="container",
@@ -129,8 +153,9 @@ class Retained:
                 what=type(seen.value).__name__,
                 place=_growing_line(seen),
                 per_step=per_step,
-                bytes_per_step=per_step * sum(sizes.values()) / max(1, min(len(seen.value), NEWEST)),
+                bytes_per_step=per_step * sum(sizes.values()) / came,
                 graphs=graphs,
+                saved=_keep_saved(roots),
             )
         per_node = _slope([(one.step, one.nodes) for one in self._looks])
         if per_node is None or held or not tensors:
@@ -145,6 +170,7 @@ class Retained:
             per_step=per_node,
             bytes_per_step=None,
             graphs=True,
+            saved=_keep_saved([largest.value]),
         )
 
 
@@ -175,11 +201,11 @@ def _walk() -> Iterator[_Seen]:
     while pending and len(met) < MOST_OBJECTS:
         seen = pending.pop()
         value = seen.value
-        if isinstance(value, _PLAIN) or id(value) in met:
+        if issubclass(type(value), _PLAIN) or id(value) in met:
             continue
         met.add(id(value))
         yield seen
-        if isinstance(value, FunctionType):
+        if type(value) is FunctionType:
             pending += _closed_over(value, seen)
         elif seen.depth < DEEPEST:
             pending += [
@@ -189,10 +215,11 @@ def _walk() -> Iterator[_Seen]:
 
 def _variables() -> Iterator[_Seen]:
     for module, path in users_modules():
-        yield from (_Seen(value, None, name, None, path, 0) for name, value in list(vars(module).items()))
+        names = attributes_of(module) or {}
+        yield from (_Seen(value, None, name, None, path, 0) for name, value in list(names.items()))
     for frame in _users_frames():
         path = frame.f_code.co_filename
-        yield from (_Seen(value, None, name, frame, path, 0) for name, value in _names_in(frame))
+        yield from (_Seen(value, None, name, frame, path, 0) for name, value in names_in(frame))
 
 
 def _users_frames() -> Iterator[FrameType]:
@@ -213,19 +240,6 @@ def _in_script() -> bool:
     return False
 
 
-def _names_in(frame: FrameType) -> list[tuple[str, Any]]:
-    """Local names of a function's frame; those of the module at its outermost.
-
-    Asking a function's frame for its locals may make Python keep a copy of them, which would keep the user's tensors
-    alive for as long as the function runs: it is emptied again. A tracer's copy is written back, and left alone.
-    """
-    names = frame.f_locals
-    found = list(names.items())
-    if type(names) is dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED and sys.gettrace() is None:
-        names.clear()
-    return found
-
-
 def _closed_over(function: FunctionType, seen: _Seen) -> Iterator[_Seen]:
     """What a function closes over, by the names it has there."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -240,21 +254,17 @@ def _inside(seen: _Seen) -> Iterable[tuple[str | None, Any]]:
     value = seen.value
     kind = type(value)
     if kind is dict:
-        return [(f"[{key!r}]", one) for key, one in islice(value.items(), FEW_ELEMENTS) if isinstance(key, str)]
+        return [(f"[{key!r}]", one) for key, one in islice(value.items(), FEW_ELEMENTS) if type(key) is str]
     if kind in (list, tuple, deque):
         return [("[...]", one) for one in islice(value, FEW_ELEMENTS)]
-    if isinstance(value, torch.nn.Module):
-        return [(name, one) for name, one in vars(value).items() if name not in ("_parameters", "_buffers")]
+    if issubclass(kind, torch.nn.Module):
+        names = attributes_of(value) or {}
+        return [(name, one) for name, one in names.items() if name not in ("_parameters", "_buffers")]
     # Attributes of other objects by their values alone: asking for the names makes Python lay out the object anew. A
     # library's objects only where a variable holds them.
-    if not issubclass(kind, _Tensor) and (seen.depth == 0 or _is_users_class(kind)):
+    if not issubclass(kind, _Tensor) and (seen.depth == 0 or belongs_to_users(kind)):
         return [(None, one) for one in gc.get_referents(value) if type(one) is not type]
     return ()
-
-
-def _is_users_class(kind: type) -> bool:
-    path = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return kind.__module__ == "__main__" or (isinstance(path, str) and is_users_file(path))
 
 
 def _name(seen: _Seen) -> str | None:
@@ -280,13 +290,12 @@ def _label(seen: _Seen) -> str | None:
     names = vars_of(seen.parent) or {}
     if names is seen.value:
         return "__dict__"
-    return next((name for name, value in names.items() if value is seen.value), None)
+    return next((name for name, value in names.items() if value is seen.value and type(name) is str), None)
 
 
 def vars_of(seen: _Seen | None) -> dict[str, Any] | None:
     """The attributes of the object that was met; None where it has no such dict."""
-    found = getattr(seen.value, "__dict__", None) if seen is not None else None
-    return found if isinstance(found, dict) else None
+    return attributes_of(seen.value) if seen is not None else None
 
 
 def _is_growable(value: Any) -> bool:
@@ -305,9 +314,9 @@ def _tensors_of(value: Any) -> Iterator[Any]:
         yield from (one for one in value.values() if type(one) is _Tensor)
 
 
-def _newest_tensors(container: Any) -> Iterator[Any]:
-    values = container.values() if isinstance(container, dict) else container
-    for value in islice(reversed(values), NEWEST):
+def _newest_tensors(container: Any, most: int) -> Iterator[Any]:
+    values = container.values() if type(container) is dict else container
+    for value in islice(reversed(values), most):
         yield from _tensors_of(value)
 
 
@@ -316,7 +325,7 @@ def _storages(tensor: Any) -> Iterator[tuple[int, int]]:
         yield storage._cdata, storage.nbytes()
 
 
-def _count_nodes(roots: Iterable[Any]) -> int:
+def _nodes(roots: Iterable[Any]) -> Iterator[Any]:
     """Nodes of the graphs behind some tensors, each once, at most ``MOST_NODES``."""
     seen: dict[int, Any] = {}  # the nodes themselves, so that no identity is used again meanwhile
     pending = [one.grad_fn for one in roots]
@@ -324,8 +333,23 @@ def _count_nodes(roots: Iterable[Any]) -> int:
         node = pending.pop()
         if node is not None and id(node) not in seen:
             seen[id(node)] = node
-            pending += [following for following, _ in node.next_functions]
-    return len(seen)
+            yield node
+            pending += [following for following, _ in following_nodes(node)]
+
+
+def _count_nodes(roots: Iterable[Any]) -> int:
+    return sum(1 for _ in _nodes(roots))
+
+
+def _keep_saved(roots: Iterable[Any]) -> bool | None:
+    """Whether the graphs behind some tensors still have tensors saved for backward; None where they never had any."""
+    found: bool | None = None
+    for node in islice(_nodes(roots), NODES_ASKED):
+        kept = keeps_saved(node)
+        if kept:
+            return True
+        found = found if kept is None else False
+    return found
 
 
 # The line that makes it grow.
@@ -341,8 +365,8 @@ def _growing_line(seen: _Seen) -> Place:
     attribute = "." in label
     owner = seen.parent
     while owner is not None and attribute:
-        path = getattr(sys.modules.get(type(owner.value).__module__), "__file__", None)
-        if isinstance(path, str) and _is_users_class(type(owner.value)):
+        path = file_of_class(type(owner.value))
+        if path is not None and belongs_to_users(type(owner.value)):
             return growing_line(path, name, None)
         owner = owner.parent
     return growing_line(seen.path, name, seen.frame)

@@ -117,6 +117,44 @@ def storages_of(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
         return []
 
 
+_function: Any = torch._C._FunctionBase
+
+
+def following_nodes(node: Any) -> tuple[tuple[Any, int], ...]:
+    """The nodes that a node leads to, with the number of their input; no attribute of a user's function is asked."""
+    if issubclass(type(node), _function):
+        return _function.__dict__["next_functions"].__get__(node) or ()  # type: ignore[no-any-return]  # of C
+    return node.next_functions or ()
+
+
+def keeps_saved(node: Any) -> bool | None:
+    """Whether a node still has what it saved for backward; None where it saves nothing."""
+    if issubclass(type(node), _function):
+        names, read = ("_raw_saved_tensors",), _function.__dict__["_raw_saved_tensors"].__get__
+    else:
+        names, read = _names_of(node), None
+    found: bool | None = None
+    for name in names:
+        try:
+            value = read(node) if read is not None else getattr(node, name)
+        except RuntimeError:  # Freed by a backward that ran already.
+            found = False
+            continue
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            if _still_there(one):
+                return True
+            found = found if one is None else False
+    return found
+
+
+def _still_there(saved: Any) -> bool:
+    """Whether a saved tensor, or what a hook made of it, was not freed."""
+    try:
+        return saved is not None and saved.data is not None
+    except RuntimeError:
+        return False
+
+
 def _names_of(node: Any) -> tuple[str, ...]:
     kind = type(node)
     names = _raw_names.get(kind)

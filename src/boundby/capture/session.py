@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from boundby.capture import finder as steps
 from boundby.capture import marks
 from boundby.capture.finder import StepFinder
+from boundby.capture.graph_breaks import breaks_before
 from boundby.capture.imports import after_import
 from boundby.capture.schedule import Limits, Role
 from boundby.results.habits import Habits
@@ -84,6 +85,7 @@ class Session:
         self._facts: FactsSeen | None = None
         self._habits: HabitsSeen | None = None
         self._armed_us = 0
+        self._breaks_before = breaks_before()
         self._home = self._thread = threading.get_ident()
         self._undo: list[Callable[[], None]] = []
         self._undo_steps: list[Callable[[], None]] = []  # hooks that are withdrawn as soon as all was seen
@@ -97,6 +99,7 @@ class Session:
         """Hook in as soon as torch is there."""
         self._want = (modules, optimizers)
         self._armed_us = time.time_ns() // 1000
+        self._breaks_before = breaks_before()
         marks.listen(self)
         _armed.add(self)
         self._undo.append(after_import("torch", self._guarded(self._torch_imported)))
@@ -142,14 +145,28 @@ class Session:
             events_per_step=finder.period,
             irregular=finder.irregular,
             findings=tuple(self.findings),
+            graph_breaks=self._breaks_before.since(),
         )
-        return trace if trace is None else replace(trace, habits=self._habits_of(recorder))
+        if trace is None:
+            return None
+        told = len(self.findings)
+        habits = self._habits_of(recorder)
+        return replace(trace, habits=habits, findings=(*trace.findings, *self.findings[told:]))
 
     def _habits_of(self, recorder: Recorder) -> Habits:
         if self._habits is None:
             return Habits()
-        seen = self._habits.found(recorder.kept, recorder.site_keys, since_us=self._armed_us)
-        return replace(seen, parameter_dtypes=self.facts().parameter_dtypes)
+        try:
+            seen = self._habits.found(
+                recorder.kept,
+                recorder.site_keys,
+                since_us=self._armed_us,
+                reasons_before=self._breaks_before.reasons,
+            )
+            return replace(seen, parameter_dtypes=self.facts().parameter_dtypes)
+        except Exception as error:  # they are looked up in places that torch may move: the times stand without them
+            self._note(error, tr("what the script does besides its ops could not be told: {error}", error=_told(error)))
+            return Habits()
 
     def facts(self) -> ScriptFacts:
         """What was seen of the script's own objects and settings."""
@@ -397,11 +414,11 @@ class Session:
             self._failed = True
             self._note(error)
 
-    def _note(self, error: Exception) -> None:
+    def _note(self, error: Exception, message: str | None = None) -> None:
         self.findings.append(
             Finding(
                 code="capture-failed",
-                message=tr("watching stopped early: {error}", error=f"{type(error).__name__}: {error}"),
+                message=message or tr("watching stopped early: {error}", error=_told(error)),
                 advice=tr("The script itself went on. Please report this with the script's torch version."),
             )
         )
@@ -430,6 +447,10 @@ class _Input:
     ) -> Literal[False]:
         self.session._input_ends()
         return False
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _compiling() -> bool:

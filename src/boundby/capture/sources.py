@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import FrameType, ModuleType
+from typing import Any
 
+from boundby.capture.raw import attributes_of, file_of, file_of_class, module_of
 from boundby.results.habits import Place
 
 _INSTALLED = tuple(
@@ -26,9 +28,15 @@ def users_modules() -> Iterator[tuple[ModuleType, str]]:
     """The script's own modules with their files, the main one first."""
     named = sys.modules.get("__main__")
     for module in [named, *(one for one in list(sys.modules.values()) if one is not named)]:
-        path = getattr(module, "__file__", None) if isinstance(module, ModuleType) else None
-        if isinstance(module, ModuleType) and isinstance(path, str) and is_users_file(path):
+        path = file_of(module)
+        if module is not None and path is not None and is_users_file(path):
             yield module, path
+
+
+def belongs_to_users(kind: type) -> bool:
+    """Whether a class is the script's own."""
+    path = file_of_class(kind)
+    return module_of(kind) == "__main__" or (path is not None and is_users_file(path))
 
 
 def growing_line(path: str | None, name: str, frame: FrameType | None) -> Place:
@@ -54,21 +62,65 @@ def growing_line(path: str | None, name: str, frame: FrameType | None) -> Place:
     return _place(path, source, found[0])
 
 
-def first_naming(names: frozenset[str]) -> Place:
-    """The first line of the script's own files that calls something of one of these names."""
-    for _, path in users_modules():
+def only_call_of(objects: Iterable[Any]) -> Place:
+    """The line of the script's own files that calls one of these objects; nothing unless there is exactly one.
+
+    What is called is looked up in the names of the line's module, so that another function of the same name is none of
+    them. Names that a function has of its own are not known, and a call that switches off (``False``) is none.
+    """
+    wanted = {id(one) for one in objects}
+    found: dict[tuple[str, int], str] = {}
+    for module, path in users_modules():
         parsed = _parsed(path)
         if parsed is None:
             continue
         source, tree = parsed
-        lines = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) in names]
-        if lines:
-            return _place(path, source, min(lines))
-    return Place()
+        names = attributes_of(module) or {}
+        own = _names_of_functions(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and not _switches_off(node):
+                called = _resolved(node.func, names, own)
+                if called is not None and id(called) in wanted:
+                    found[path, node.lineno] = source
+    if len(found) != 1:
+        return Place()
+    (((path, line), source),) = found.items()
+    return _place(path, source, line)
 
 
-def _called(call: ast.Call) -> str | None:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
+def _resolved(node: ast.expr, names: dict[str, Any], own: set[str]) -> Any:
+    """What a dotted name stands for, by a module's names and through modules and classes alone; None if unknown."""
+    if isinstance(node, ast.Name):
+        return None if node.id in own else names.get(node.id)
+    if not isinstance(node, ast.Attribute):
+        return None
+    owner = _resolved(node.value, names, own)
+    return (attributes_of(owner) or {}).get(node.attr) if type(owner) is ModuleType else None
+
+
+def _switches_off(call: ast.Call) -> bool:
+    given = [*call.args[:1], *(one.value for one in call.keywords if one.arg in ("mode", "enabled"))]
+    return any(isinstance(one, ast.Constant) and one.value is False for one in given)
+
+
+def _names_of_functions(tree: ast.Module) -> set[str]:
+    """Names that some function of a file gives another meaning than its module does."""
+    found: set[str] = set()
+    for function in ast.walk(tree):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.arg):
+                found.add(node.arg)
+            elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                found.add(node.id)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node is not function:
+                found.add(node.name)
+            # import torch names the same package wherever it stands.
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                plain = isinstance(node, ast.Import)
+                found |= {one.asname or one.name for one in node.names if one.asname or not plain}
+    return found
 
 
 def _place(path: str, source: str, line: int) -> Place:

@@ -6,6 +6,7 @@ import builtins
 import functools
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 from boundby.capture.sites import users_line
 from boundby.results.habits import Place, Writes, WritingLine
-from boundby.results.interval import interval
+from boundby.results.interval import Interval, interval
 from boundby.timing.statistics import quantile
 
 _IO = "/proc/self/io"
@@ -56,7 +57,7 @@ class WritingLines:
     """Times the calls that write, by the user's line, while ``open``: print, logging, torch.save and their like.
 
     In those steps alone the functions stand in for torch's and Python's own; a script that had taken the name before
-    goes on calling the plain one, and its calls are not seen.
+    goes on calling the plain one, and its calls are not seen. Calls of other threads than the step's are not counted.
     """
 
     def __init__(self) -> None:
@@ -65,10 +66,13 @@ class WritingLines:
         self._step: dict[tuple[str | None, int | None], list[float]] = {}
         self._undo: list[Callable[[], None]] = []
         self._inside = False
+        self._thread = 0
 
     def open(self) -> None:
-        """A step begins."""
+        """A step begins on this thread; what others write is not the step's."""
         self._step = {}
+        self._inside = False
+        self._thread = threading.get_ident()
         self._take(builtins, "print")
         for name, path in _WRITERS:
             owner: Any = sys.modules.get(name)
@@ -98,7 +102,8 @@ class WritingLines:
 
         @functools.wraps(call)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            if self._inside:
+            # A script that took this function during a step goes on calling it when the step is over.
+            if not self._undo or threading.get_ident() != self._thread or self._inside:
                 return call(*args, **kwargs)
             self._inside = True
             place = users_line(sys._getframe(1))
@@ -160,8 +165,14 @@ class StepWrites:
         """The median step's writes; None where the system does not tell and no line was seen to write."""
         lines = self.lines.found()
         if not self._calls:
-            return Writes(calls=sum(one.calls for one in lines), bytes=0.0, lines=lines) if lines else None
-        return Writes(calls=float(median(self._calls)), bytes=float(median(self._bytes)), lines=lines)
+            return Writes(calls=None, bytes=None, lines=lines) if lines else None
+        calls, size = _quarters(self._calls), _quarters(self._bytes)
+        return Writes(calls=calls.value, bytes=size.value, lines=lines, calls_range=calls, bytes_range=size)
+
+
+def _quarters(counts: list[int]) -> Interval:
+    values = [float(one) for one in counts]
+    return interval(median(values), quantile(values, 0.25), quantile(values, 0.75))
 
 
 def resident_bytes() -> int | None:

@@ -182,7 +182,10 @@ def _check_target(kept: Baseline | None, target: str, path: Path | None) -> None
 
 def _script_of(target: str) -> str | None:
     """The script's path, or the module after ``-m``; None where a target names neither."""
-    words = shlex.split(target)
+    try:
+        words = shlex.split(target)
+    except ValueError:  # a report's own name, with one quotation mark in it
+        return None
     if words[:1] == ["-m"]:
         return words[1] if len(words) > 1 else None
     return words[0] if words and words[0].endswith(".py") else None

@@ -11,6 +11,7 @@ import click
 
 from boundby._version import __version__
 from boundby.cli.options import detect_display, output_option_for
+from boundby.report.page_files import check_output, encoded_page
 from boundby.results.language import language, tr, trn
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def lab_command(
         raise click.UsageError(tr("--launch-us is an option of lab launch."))
     if output is not None:
         output = output.absolute()
-        _check_output(output, force)
+        check_output(output, force=force, formats=FORMATS)
     settings = Settings(quick=quick, device=lab_device(lab, device), launch_us=costs, launch_measured=measured)
     machine, threads = _machine(lab)
     _print(render_opening(lab.title(), _machine_line(machine, threads, settings.device), paper, quick=quick))
@@ -117,17 +118,6 @@ def parse_launch_costs(text: str | None) -> tuple[tuple[float, ...], bool]:
             )
         costs.append(cost)
     return tuple(costs), measured
-
-
-def _check_output(output: Path, force: bool) -> None:
-    """Whether the result can be written, before anything is run for it."""
-    from boundby.results.files import check_writable
-
-    check_writable(output, force, formats=FORMATS)
-    if output.suffix.lower() == ".html":
-        from boundby.report.html import check_html
-
-        check_html()
 
 
 def _machine(lab: Lab) -> tuple[MachineDescription, int | None]:
@@ -177,14 +167,7 @@ def _write(
         document = lab_document(
             lab.title(), _machine_line(machine, threads, settings.device), done, quick=settings.quick
         )
-        if output.suffix.lower() == ".html":
-            from boundby.report.html import render_html
-
-            data = render_html(document).encode()
-        else:
-            from boundby.report.markdown import render_markdown
-
-            data = render_markdown(document).encode()
+        data = encoded_page(document, output)
     write_new(output, data, force)
     click.echo(tr("Wrote {file}", file=str(output)), err=True)
 

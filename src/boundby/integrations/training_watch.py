@@ -132,10 +132,16 @@ class TrainingWatch:
     def _finish(self) -> None:
         session = self._session
         assert session is not None
-        trace = session.trace()
-        self.give_up()
-        if not session.foreign_process:
-            self._guarded(lambda: self._explain(session, trace))
+
+        def make() -> None:
+            try:
+                trace = session.trace()
+            finally:
+                self.give_up()
+            if not session.foreign_process:
+                self._explain(session, trace)
+
+        self._guarded(make)
 
     def _explain(self, session: Session, trace: Trace | None) -> None:
         from dataclasses import replace

@@ -10,6 +10,7 @@ from typing import Any
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.predicting import predicted_from_saving
 from boundby.results.language import tr
+from boundby.results.units import format_time
 
 NAME = "allocator"
 CHANGES_NUMBERS = False
@@ -54,7 +55,7 @@ def predict(evidence: Evidence) -> Prediction:
         reason=tr(
             "{faults} page faults a step take {time} of it; memory that is kept has none",
             faults=f"{faults.per_step:,.0f}",
-            time=f"{faults.time_s * 1e3:.3g} ms",
+            time=format_time(faults.time_s),
         ),
         change=_change(),
         changes_numbers=CHANGES_NUMBERS,

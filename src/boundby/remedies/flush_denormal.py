@@ -10,6 +10,7 @@ from boundby.remedies.in_step import base_name
 from boundby.results.language import tr
 from boundby.results.machine import Ceiling
 from boundby.results.report import OpRow
+from boundby.results.units import format_number
 
 NAME = "flush-denormal"
 CHANGES_NUMBERS = True
@@ -70,7 +71,7 @@ def predict(evidence: Evidence) -> Prediction:
             "whether the script's numbers are ever denormal (below 1e-38) is not watched; {names} would take up to "
             "{times} times as long on them",
             names=names,
-            times=f"{worst:.2g}",
+            times=format_number(worst, digits=2),
         ),
         change=_change(),
     )

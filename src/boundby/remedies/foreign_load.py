@@ -6,9 +6,12 @@ milliseconds, and so does the step, however short its ops: such seconds say noth
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import psutil
 
@@ -36,30 +39,38 @@ def waiting_s() -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreTime:
-    """Processor seconds so far: of the whole machine, and of one process with its children."""
+    """Processor seconds so far: of the whole machine, or of some of its CPUs, and of one process with its children."""
 
     machine_s: float
     own_s: float
 
 
-def core_time(process_id: int) -> CoreTime:
+def core_time(process_id: int, affinity: Collection[int] | None = None) -> CoreTime:
     """Processor seconds so far of the machine and of a process with its children.
 
     Args:
         process_id: of the process; one that has ended counts nothing.
+        affinity: the CPUs to look at, those that the process may use; None: all.
     """
-    times = psutil.cpu_times()
+    if affinity is None:
+        machine_s = _busy_s(psutil.cpu_times())
+    else:
+        machine_s = math.fsum(_busy_s(one) for cpu, one in enumerate(psutil.cpu_times(percpu=True)) if cpu in affinity)
+    own = 0.0
+    with suppress(psutil.Error):
+        process = psutil.Process(process_id)
+        for one in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):  # it has ended meanwhile, or is not the user's
+                spent = one.cpu_times()
+                own += spent.user + spent.system
+    return CoreTime(machine_s=machine_s, own_s=own)
+
+
+def _busy_s(times: Any) -> float:
     idle = times.idle + getattr(times, "iowait", 0.0)
     # A guest's seconds are among the user's already.
     guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-    own = 0.0
-    with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(process_id)
-        for one in (process, *process.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                spent = one.cpu_times()
-                own += spent.user + spent.system
-    return CoreTime(machine_s=sum(times) - idle - guests, own_s=own)
+    return float(math.fsum(times) - idle - guests)
 
 
 def cores_of_others(before: CoreTime, after: CoreTime, wall_s: float) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from boundby.bound.step_view import is_own
 from boundby.remedies.compiled_calls import call_s, has_compiler
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.fused_times import FusedTime, fused_time, most_of
@@ -20,6 +21,7 @@ from boundby.remedies.predicting import predicted_from_saving
 from boundby.results.interval import Interval, interval
 from boundby.results.language import tr
 from boundby.results.report import Report
+from boundby.results.units import format_time
 
 NAME = "fusion"
 CHANGES_NUMBERS = True
@@ -29,8 +31,6 @@ ADVICE_ONLY = True
 # Lines whose chains could save less than this share of the step are not worth naming.
 LEAST_SHARE = 0.003
 MOST_LINES = 3
-# Code that is installed is not the user's to change.
-INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", "<")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def predict(evidence: Evidence) -> Prediction:
     """What the chains of the script's own lines would save as one kernel each, by passes and by functions."""
     report = evidence.report
     found = pointwise_chains(report)
-    own = [one for one in found if not any(part in one.path for part in INSTALLED)]
+    own = [one for one in found if is_own(one.path)]
     least = LEAST_SHARE * report.step.time_s.median
     places = [one for one in fusible_places(own, report) if one.saved.value > 0 and one.saved.high > least]
     if not places:
@@ -203,8 +203,8 @@ def _told(place: Place) -> str:
         where=_where(place),
         before=f"{one.passes_before:.0f}",
         after=f"{after.value:.0f}{band}",
-        now=f"{place.now_s * 1e3:.2g} ms",
-        left=f"{left * 1e3:.2g} ms",
+        now=format_time(place.now_s, digits=2),
+        left=format_time(left, digits=2),
         bound=place.bound,
     )
 

@@ -16,6 +16,7 @@ from boundby.results.interval import Interval
 from boundby.results.language import tr
 from boundby.results.remedy import Predicted
 from boundby.results.report import OpRow, Report
+from boundby.results.units import format_time
 
 Shape = tuple[int, ...]
 # Where less than this is seen, the rest is not spread over it.
@@ -121,9 +122,9 @@ def replaced_rows(
         reason=tr(
             "{what} takes {time} of the step's {step}; it would take {left}",
             what=what,
-            time=f"{base * 1e3:.3g} ms",
-            step=f"{step * 1e3:.3g} ms",
-            left=f"{base * ratio.value * 1e3:.3g} ms",
+            time=format_time(base),
+            step=format_time(step),
+            left=format_time(base * ratio.value),
         ),
         change=change,
         changes_numbers=True,

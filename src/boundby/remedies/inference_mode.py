@@ -12,6 +12,7 @@ from boundby.remedies.outermost_modules import around_outermost_calls
 from boundby.remedies.predicting import predicted_from_saving
 from boundby.results.language import tr, trn
 from boundby.results.remedy import ScriptFacts
+from boundby.results.units import format_time
 
 NAME = "inference-mode"
 CHANGES_NUMBERS = False
@@ -58,7 +59,7 @@ def predict(evidence: Evidence) -> Prediction:
             "{count} op of modules note how to go back, at {time} each, and nobody does",
             "{count} ops of modules note how to go back, at {time} each, and nobody does",
             nodes,
-            time=f"{node * 1e6:.2g} us",
+            time=format_time(node, digits=2),
         ),
         change=_change(facts),
         changes_numbers=CHANGES_NUMBERS,

@@ -10,6 +10,7 @@ from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicab
 from boundby.remedies.predicting import predicted_from_saving
 from boundby.results.language import tr
 from boundby.results.machine import Ceiling, Machine
+from boundby.results.units import format_time
 
 NAME = "launch"
 CHANGES_NUMBERS = True
@@ -60,8 +61,8 @@ def predict(evidence: Evidence) -> Prediction:
         reason=tr(
             "{launches} launches a step at {each} each, {replayed} in a graph; overhead is {share} of the step",
             launches=f"{launches:,}",
-            each=f"{each.value * 1e6:.2g} us",
-            replayed=f"{replayed.value * 1e6:.2g} us",
+            each=format_time(each.value, digits=2),
+            replayed=format_time(replayed.value, digits=2),
             share=f"{overhead.value:.0%}",
         ),
         change=_change(),

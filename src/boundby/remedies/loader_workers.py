@@ -15,6 +15,7 @@ from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicab
 from boundby.results.interval import interval
 from boundby.results.language import tr, trn
 from boundby.results.remedy import LoaderFacts, Predicted
+from boundby.results.units import format_time
 
 # By what factor work takes longer than its seconds over the cores, where workers and the step's own threads are more
 # than the cores: threads that wait for one another wait for the one that has no core. Where they are not, copies of
@@ -152,7 +153,7 @@ def predict_no_workers(evidence: Evidence, loader: LoaderFacts, *, change: str) 
             own = min(own, max((step * cores / slowed - making) / max(busy, 1.0), own / slowed))
         ends.append(step / max(own + making, 1e-12))
     low, value, high = sorted(ends)
-    time = f"{making * 1e3:.3g} ms"
+    time = format_time(making)
     return Predicted(
         speedup=value,
         low=low,

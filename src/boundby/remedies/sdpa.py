@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from boundby.bound.step_view import is_own
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.in_step import Shape, base_name, replaced_rows, seconds_of, tensor_shapes
 from boundby.remedies.replayed import Replay, has_backward, timed_call
@@ -32,8 +33,7 @@ NEAR_LINES = 15
 # What its probe may take in its forward pass; heads and items are alike, and a part of them stands for all.
 MOST_FLOPS = 100_000_000
 PROBE_S = 0.3
-# Installed code is not the user's to change.
-INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", "<")
+_TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 _PRODUCTS = frozenset({"bmm", "baddbmm"})
 _ON_WEIGHTS = frozenset(
     {"mul", "div", "add", "sub", "add_", "mul_", "div_", "masked_fill", "masked_fill_", "where", "_softmax", "clone"}
@@ -76,9 +76,12 @@ def predict(evidence: Evidence) -> Prediction:
     if evidence.facts.autocast:
         return CannotTell(tr("under autocast its dtypes are not told"), change=change)
     one = found[0]
+    dtype = _dtype(one)
+    if dtype is None:
+        return CannotTell(tr("its products are not all done in one floating dtype"), change=change)
     gradients = has_backward(report)
     by_hand, in_one = (
-        timed_call(_replay(one, call), ("float32",) * 3, gradients=gradients) for call in (_by_hand, _in_one_kernel)
+        timed_call(_replay(one, call), (dtype,) * 3, gradients=gradients) for call in (_by_hand, _in_one_kernel)
     )
     compared = evidence.probe(by_hand, in_one, budget_s=PROBE_S)
     predicted = replaced_rows(
@@ -97,7 +100,7 @@ def attentions(report: Report) -> tuple[Attention, ...]:
     Args:
         report: with its op rows.
     """
-    forward = [row for row in report.ops if row.phase in ("forward", "other") and _is_own(row.path)]
+    forward = [row for row in report.ops if row.phase in ("forward", "other") and is_own(row.path)]
     softmaxes = [row for row in forward if base_name(row.op) == "_softmax" and len(_first_shape(row)) >= 3]
     found: dict[tuple[str, int], list[tuple[OpRow, list[OpRow], int]]] = {}
     for softmax in softmaxes:
@@ -176,8 +179,10 @@ def _first_shape(row: OpRow) -> Shape:
     return shapes[0] if shapes else ()
 
 
-def _is_own(path: str | None) -> bool:
-    return path is not None and not any(part in path for part in INSTALLED)
+def _dtype(one: Attention) -> str | None:
+    """What its products are done in, by torch's name; None where that differs, or is none that a probe takes."""
+    names = {row.dtype or "fp32" for row in one.rows if base_name(row.op) in _PRODUCTS}
+    return _TORCH_NAMES.get(names.pop()) if len(names) == 1 else None
 
 
 def _replay(one: Attention, call: Callable[..., Any]) -> Replay:

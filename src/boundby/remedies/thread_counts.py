@@ -19,6 +19,7 @@ from boundby.results.interval import Interval, interval
 from boundby.results.language import tr, trn
 from boundby.results.machine import Ceiling, Machine
 from boundby.results.report import OpRow
+from boundby.results.units import format_time
 from boundby.scaling.serial_shares import serial_shares
 
 # torch shares out a pointwise op among threads where it has more elements than this (at::internal::GRAIN_SIZE).
@@ -128,7 +129,7 @@ def predict_threads(evidence: Evidence, threads: Threads, *, change: str) -> Pre
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms"
+    return format_time(seconds)
 
 
 def _is_product(row: OpRow) -> bool:

@@ -8,20 +8,20 @@ the ratio to the one-thread turn of the same round.
 from __future__ import annotations
 
 import math
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from boundby.capture.script import Target
 from boundby.machine.describe import process_affinity, usable_cores
+from boundby.remedies.foreign_load import core_time, cores_of_others
 from boundby.remedies.trial import (
     FEWEST_TURNS,
     MOST_STEPS_A_TURN,
@@ -68,12 +68,12 @@ class _OtherLoad:
     def __init__(self) -> None:
         self._cpus = process_affinity()
         self._began = time.monotonic()
-        self._busy, self._own = self._seconds_busy(), _own_seconds()
+        self._before = core_time(os.getpid(), self._cpus)
 
     def findings(self, counts: Sequence[int], cores: int) -> tuple[Finding, ...]:
         """A finding where the threads could not all have run: the most that were measured and others' are too many."""
         passed = time.monotonic() - self._began
-        others = (self._seconds_busy() - self._busy - (_own_seconds() - self._own)) / max(passed, 1e-9)
+        others = cores_of_others(self._before, core_time(os.getpid(), self._cpus), passed)
         most = max((count for count in counts if count <= cores), default=1)
         if others < _LEAST_OTHERS or others + most < cores + _LEAST_OTHERS:
             return ()
@@ -91,22 +91,6 @@ class _OtherLoad:
                 ),
             ),
         )
-
-    def _seconds_busy(self) -> float:
-        known = psutil.cpu_times(percpu=True)
-        mine = [known[cpu] for cpu in self._cpus if cpu < len(known)] if self._cpus is not None else known
-        return math.fsum(math.fsum(one) - one.idle - getattr(one, "iowait", 0.0) for one in mine)
-
-
-def _own_seconds() -> float:
-    """CPU time of this process and of all that it started and that still runs."""
-    spent = 0.0
-    me = psutil.Process()
-    for process in (me, *me.children(recursive=True)):
-        with suppress(psutil.Error):  # it has ended meanwhile
-            used = process.cpu_times()
-            spent += used.user + used.system
-    return spent
 
 
 def cores_here() -> int:

@@ -22,6 +22,7 @@ from boundby.remedies.predicting import predicted_from_saving
 from boundby.results.interval import Interval, interval
 from boundby.results.language import tr, trn
 from boundby.results.report import OpRow, Report
+from boundby.results.units import format_number, format_time
 
 NAME = "compile"
 CHANGES_NUMBERS = True
@@ -140,7 +141,7 @@ class _Parts:
             "{count} chain of elementwise ops would pass over memory {times} times as often",
             "{count} chains of elementwise ops would pass over memory {times} times as often",
             len(self.found),
-            times=f"{after / max(before, 1):.2g}",
+            times=format_number(after / max(before, 1), digits=2),
         )
         calls = trn("{count} call of compiled code", "{count} calls of compiled code", self.calls)
         parts = (
@@ -157,7 +158,7 @@ class _Parts:
         ]
         return tr(
             "of a step's {step}: {parts}",
-            step=f"{step * 1e3:.3g} ms",
+            step=format_time(step),
             parts=tr(", ").join(said) or tr("next to nothing would change"),
         )
 

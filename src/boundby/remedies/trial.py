@@ -119,8 +119,7 @@ class LiveRun:
         message = self._hear(LONGEST_TURN_S, late)
         others = cores_of_others(before, core_time(self._process.pid), time.monotonic() - began)
         # Threads of the script's own that are more than the cores wait too, and that is what the script takes.
-        waited = message["waited_s"] if others >= LEAST_OTHERS else None
-        slice_ = Slice(message["seconds"], waited_s=waited or 0.0)
+        slice_ = Slice(message["seconds"], waited_s=message["waited_s"] if others >= LEAST_OTHERS else 0.0)
         self.seen.slices.append(slice_)
         return slice_
 

@@ -21,10 +21,13 @@ MOST_WAITED = 0.99
 
 @dataclass(slots=True)
 class Slice:
-    """The seconds of one turn's steps, and those that threads waited for a core that another process had."""
+    """The seconds of one turn's steps, and those that threads waited for a core that another process had.
+
+    ``waited_s`` is None where the system does not tell.
+    """
 
     seconds: list[float]
-    waited_s: float = 0.0
+    waited_s: float | None = None
 
     @property
     def typical(self) -> float:
@@ -40,11 +43,13 @@ class Slice:
     def _counted(self) -> list[float]:
         return self.seconds[math.ceil(UNCOUNTED_SHARE * len(self.seconds)) :] or self.seconds
 
-    def waited(self, *, bursts: bool) -> float:
-        """The share of a typical step, or with ``bursts`` of all, that may be waiting for a core.
+    def waited(self, *, bursts: bool) -> float | None:
+        """The share of a typical step, or with ``bursts`` of all, that may be waiting for a core; None: not told.
 
         Waiting that lengthened single steps of many is not in the typical one.
         """
+        if self.waited_s is None:
+            return None
         total = sum(self.seconds)
         elsewhere = 0.0 if bursts else max(0.0, total - self.typical * len(self.seconds))
         return min(MOST_WAITED, max(0.0, self.waited_s - elsewhere) / max(total - elsewhere, 1e-12))
@@ -77,13 +82,13 @@ def measured(base: Seen, changed: Seen, *, work: float = 1.0, bursts: bool = Fal
     turns = _calm([*zip(base.slices, changed.slices, strict=False)][1:], bursts=bursts)
     base_steps, steps = ([one.mean if bursts else one.typical for one in side] for side in zip(*turns, strict=True))
     pairs = list(zip(base_steps, steps, strict=True))
-    waited = max(median([one.waited(bursts=bursts) for one in side]) for side in zip(*turns, strict=True))
+    waited = _waited(turns, bursts=bursts)
     ratios = sorted(work * a / b for a, b in pairs)
     value = median(ratios)
     error = median_error([math.log(ratio) for ratio in ratios])
     floor = max(LEAST_FLOOR, _noise(base_steps), _noise(steps))
     # All that was waiting may be in one of the two.
-    half = max(2.0 * error, floor) - (math.log1p(-waited) if waited > CALM else 0.0)
+    half = max(2.0 * error, floor) - (math.log1p(-waited) if waited is not None and waited > CALM else 0.0)
     base_step, step = median([a for a, _ in pairs]), median([b for _, b in pairs])
     start, base_start = changed.settled_s - len(changed.warm) * step, base.settled_s - len(base.warm) * base_step
     gain = work * base_step - step
@@ -107,8 +112,23 @@ def measured(base: Seen, changed: Seen, *, work: float = 1.0, bursts: bool = Fal
 
 def _calm(turns: Sequence[tuple[Slice, Slice]], *, bursts: bool) -> Sequence[tuple[Slice, Slice]]:
     """Those in which other load hardly took part, where they are enough; else all."""
-    calm = [pair for pair in turns if all(one.waited(bursts=bursts) <= CALM for one in pair)]
+    calm = [
+        pair
+        for pair in turns
+        if all((share := one.waited(bursts=bursts)) is not None and share <= CALM for one in pair)
+    ]
     return calm if len(calm) >= FEWEST_CALM else turns
+
+
+def _waited(turns: Sequence[tuple[Slice, Slice]], *, bursts: bool) -> float | None:
+    """The usual share of waiting in the one of the two that waited more; None where a turn's is not told."""
+    sides = []
+    for side in zip(*turns, strict=True):
+        shares = [share for one in side if (share := one.waited(bursts=bursts)) is not None]
+        if len(shares) < len(side):
+            return None
+        sides.append(median(shares))
+    return max(sides)
 
 
 def _noise(turns: Sequence[float]) -> float:

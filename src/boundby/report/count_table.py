@@ -368,8 +368,9 @@ def _all_nodes(node: ModuleNode) -> Iterator[ModuleNode]:
 
 def _finding(finding: Finding, *, unicode: bool) -> Text:
     message = clean(finding.message, unicode=unicode)
-    text = Text(message if message.endswith((".", "!", "?", "。")) else tr("{said}.", said=message))
+    said = message if message.endswith((".", "!", "?", "。")) else tr("{said}.", said=message)
     if finding.advice:
-        text.append(f" {clean(finding.advice, unicode=unicode)}")
+        said = tr("{first} {then}", first=said, then=clean(finding.advice, unicode=unicode))
+    text = Text(said)
     text.append(f" [{clean(finding.code, unicode=unicode)}]", style="dim")
     return text

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from boundby.results.language import tr, trn
 from boundby.results.remedy import WORTH, Measured, Numerics, Predicted, Remedy
-from boundby.results.units import format_time
+from boundby.results.units import format_number, format_time
 
 # Shorter differences in starting are not worth a word (s), nor are smaller ones in memory, or less waiting for a core.
 _LONGER_START_S = 1.0
@@ -126,4 +126,4 @@ def _costs(measured: Measured, *, unicode: bool) -> Iterator[str]:
     if measured.peak_bytes and measured.base_peak_bytes:
         ratio = measured.peak_bytes / measured.base_peak_bytes
         if not _SAME_MEMORY[0] < ratio < _SAME_MEMORY[1]:
-            yield tr("peak memory {ratio} times as much", ratio=f"{ratio:.2g}")
+            yield tr("peak memory {ratio} times as much", ratio=format_number(ratio, digits=2))

@@ -29,7 +29,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeOn:
-    """A mode that was on in watched steps, and the line that seems to switch it on: the first that names it."""
+    """A mode that was on in watched steps, and the line that switches it on: unknown unless one alone calls for it."""
 
     mode: Mode
     place: Place = Place()
@@ -49,11 +49,17 @@ class WritingLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writes:
-    """What timed steps wrote: the median of system calls and bytes a step, and the lines, the costliest first."""
+    """What the process wrote in timed steps, all its threads together, and lines of the steps, the costliest first.
 
-    calls: float
-    bytes: float
+    ``calls`` and ``bytes`` are the median of system calls and bytes a step, ``calls_range`` and ``bytes_range`` that
+    median with quarters; None where the system does not tell.
+    """
+
+    calls: float | None
+    bytes: float | None
     lines: tuple[WritingLine, ...] = ()
+    calls_range: Interval | None = None
+    bytes_range: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +70,8 @@ class Held:
     ``plain`` (a list, dict or deque grew by something else: of no matter, unless steps take longer and longer).
     ``name`` is the variable or attribute that holds it, None where it was not found; ``place`` the line that makes it
     grow. ``per_step`` tensors (or nodes of the graph) and ``bytes_per_step`` of memory that they hold are added by a
-    step; ``graphs`` says whether tensors held have a graph behind them.
+    step; ``graphs`` says whether tensors held have a graph behind them, and ``saved`` whether that still has what it
+    saved for backward (None: unknown, or it never saved any). Views of memory that was there before add no bytes.
     """
 
     kind: Literal["container", "graph", "plain"]
@@ -74,6 +81,7 @@ class Held:
     per_step: float
     bytes_per_step: float | None
     graphs: bool
+    saved: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,24 +129,31 @@ class SetUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowingLine:
-    """A line that did more in the last watched step than in the first: its ops, and bytes touched by them."""
+    """A line that did more in the last watched step than in the first: its ops, and bytes touched by them.
+
+    ``steps`` is how many watched steps were compared: of two, the second does more by chance every other time where
+    batches have lengths of their own.
+    """
 
     place: Place
     ops: tuple[int, int]
     bytes: tuple[int, int]
+    steps: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedStep:
     """A timed step: which step of the script it was, in which round, and its seconds without waits for input.
 
-    ``resident_bytes`` is by how much the memory of the process in use grew over it; None is unknown.
+    ``resident_bytes`` is by how much the memory of the process in use grew over it; None is unknown. ``at_s`` is when
+    it ended, on the clock of the readings of the machine's speed; None is unknown.
     """
 
     number: int
     round: int
     seconds: float
     resident_bytes: int | None = None
+    at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

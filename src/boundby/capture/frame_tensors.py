@@ -1,0 +1,71 @@
+"""The tensors in a running function's variables, without a trace of the looking."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+# Whoever names one of these may hold the dict of the variables, or look at it: that dict is not asked for then.
+_ASKS = frozenset({"locals", "vars", "dir", "eval", "exec", "f_locals", "_getframe", "currentframe"})
+# References to a frame's dict that are its own and this module's.
+_OWN_REFERENCES = 3
+
+
+def tensors_in(frame: FrameType) -> list[torch.Tensor]:
+    """Tensors in the frame's variables, in plain containers too, each once.
+
+    Containers are gone through by the built-in types' own methods, so no code of the user's runs. Before Python 3.13 a
+    function's variables come as a dict that stays with its frame: it is emptied again, or it would keep the tensors
+    alive after their ``del``. Of a function that may hold that dict itself, nothing is looked at.
+
+    Args:
+        frame: a function's or a module's that runs.
+    """
+    code = frame.f_code
+    copied = bool(code.co_flags & inspect.CO_OPTIMIZED)
+    if copied and not _ASKS.isdisjoint(code.co_names):
+        return []
+    names = frame.f_locals
+    found = list(_tensors(list(names.values())))
+    # A debugger's or tracer's dict is written back into the variables.
+    if copied and type(names) is dict and sys.gettrace() is None and sys.getrefcount(names) <= _OWN_REFERENCES:
+        names.clear()
+    return found
+
+
+def _tensors(values: list[Any]) -> Iterator[torch.Tensor]:
+    met: set[int] = set()
+    pending = [iter(values)]
+    while pending:
+        try:
+            value = next(pending[-1])
+        except StopIteration:
+            pending.pop()
+            continue
+        kind = type(value)
+        if kind in _TENSORS:
+            if id(value) not in met:
+                met.add(id(value))
+                yield value
+            continue
+        inner = _inner(kind, value)
+        if inner is not None and id(value) not in met:
+            met.add(id(value))
+            pending.append(iter(inner))
+
+
+def _inner(kind: type, value: Any) -> list[Any] | None:
+    """What a container holds; subclasses, such as named tuples and model outputs, as the built-in type sees them."""
+    if issubclass(kind, dict):
+        return list(dict.values(value))
+    if issubclass(kind, list):
+        return list(list.__iter__(value))
+    if issubclass(kind, tuple):
+        return list(tuple.__iter__(value))
+    return None
