@@ -15,7 +15,7 @@ from boundby.bound.compare_lines import Place, pair_places
 from boundby.bound.explain import explain_trace
 from boundby.results.comparison import ReportComparison, encode_comparison
 from boundby.results.interval import interval
-from boundby.results.machine import Machine
+from boundby.results.machine import Finding, Machine
 from boundby.results.report import Report
 from boundby.results.trace import AnchorReading, OpSite
 
@@ -296,3 +296,20 @@ def test_each_line_is_paired_once(a: list[Place], b: list[Place]) -> None:
     assert sorted(one for one, _ in pairs if one is not None) == list(range(len(a)))
     assert sorted(one for _, one in pairs if one is not None) == list(range(len(b)))
     assert sorted(pair_places(a, a), key=str) == sorted(((i, i) for i in range(len(a))), key=str)
+
+
+def test_a_disturbed_run_is_not_told_apart_by_time_that_nothing_explains() -> None:
+    calm, slow = run(), run(2e-3)
+    assert compared(calm, slow).time.differs is True
+    disturbed = replace(
+        slow,
+        verdict=replace(slow.verdict, confidence="unsure"),
+        split=replace(slow.split, unexplained=interval(0.6, 0.0, 0.8)),
+        findings=(*slow.findings, Finding(code="machine-busy", message="other processes were busy")),
+    )
+    for a, b in ((calm, disturbed), (disturbed, calm)):
+        found = compared(a, b)
+        assert found.time.differs is False
+        assert "disturbed-side" in codes(found)
+        assert found.sentence.startswith("No difference could be told below")
+    assert compared(calm, run(40e-3)).time.differs is True

@@ -37,6 +37,9 @@ PROBES_MOVED = 1.1
 MOSTLY = 2 / 3
 # "No difference" says little where only ones above this would have been told.
 WIDE = 0.25
+# What says of a run that it was disturbed: then time that no limit explains may be the disturbance's.
+_DISTURBED = frozenset({"machine-busy", "machine-moved", "preempted", "reconciliation-off", "steps-spread"})
+_MOST_DISTURBED = 0.95
 # Total memory as the system states it moves a little with its kernel.
 SAME_MEMORY = 0.02
 
@@ -142,10 +145,11 @@ def _compare_times(a: Report, b: Report) -> TimeChange:
     moved = _machine_ratio(a, b)
     # What the machine may have done is nothing that the code did: the interval holds both with and without it.
     by_machine = 1.0 if moved is None else moved
+    left_a, left_b = (1.0 - _disturbance(report) for report in (a, b))
     ratio = interval(
         value,
-        value / math.exp(half) / max(1.0, by_machine),
-        value * math.exp(half) / min(1.0, by_machine),
+        value / math.exp(half) / max(1.0, by_machine) * left_b,
+        value * math.exp(half) / min(1.0, by_machine) / left_a,
     )
     return TimeChange(
         a_s=whole_a,
@@ -153,13 +157,23 @@ def _compare_times(a: Report, b: Report) -> TimeChange:
         ratio=ratio,
         differs=not ratio.low <= 1.0 <= ratio.high,
         noise=Noise(
-            told_apart=math.expm1(half),
+            told_apart=math.expm1(half - math.log(min(left_a, left_b))),
             rounds_a=None if found is None else found.spread_a,
             rounds_b=None if found is None else found.spread_b,
             between_runs=BETWEEN_RUNS,
             machine_ratio=moved,
         ),
     )
+
+
+def _disturbance(report: Report) -> float:
+    """The share of a step that may be other processes' doing: what no limit explains, of a run that was disturbed.
+
+    Neither the spread within such a run nor its probes show load that lasts through all of it.
+    """
+    if report.verdict.confidence != "unsure" or not any(one.code in _DISTURBED for one in report.findings):
+        return 0.0
+    return min(max(report.split.unexplained.value, 0.0), _MOST_DISTURBED)
 
 
 def _half_from_quartiles(a: MedianTime, steps_a: int, b: MedianTime, steps_b: int) -> float | None:
@@ -351,6 +365,18 @@ def _findings(
             message=tr("the two runs were not set up alike: {settings}", settings=tr("; ").join(settings)),
             advice=tr("What differs in the code is best seen with everything else equal."),
         )
+    for report, side in ((a, side_a), (b, side_b)):
+        if time is not None and (share := _disturbance(report)):
+            yield Finding(
+                code="disturbed-side",
+                message=tr(
+                    "{share} of a step of {name} is explained by no measured limit, and that run was disturbed: the "
+                    "interval allows for a step without it",
+                    share=format_percent(share),
+                    name=side.name,
+                ),
+                advice=tr("Run both again, one after the other, when nothing else is busy."),
+            )
     if time is not None and same is True and _is_unexplained(a, b, time):
         yield Finding(
             code="difference-unexplained",
