@@ -35,7 +35,7 @@ types: $(TEST_ENV)
 	$(BIN)/mypy
 
 imports: $(TEST_ENV)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 # The tests run scripts of other libraries; these must not look for models or updates on a network.
 PYTEST := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 $(BIN)/python -m pytest

@@ -75,9 +75,10 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext boundby``: adds the magics ``%boundby`` and ``%%boundby`` to IPython."""
-    from boundby.notebook import load_ipython_extension as load
+    import importlib
 
-    load(shell)
+    # By name, as the public functions are: whoever imports the package depends on no notebook.
+    importlib.import_module("boundby.notebook").load_ipython_extension(shell)
 
 
 def _look() -> Look:

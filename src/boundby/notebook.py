@@ -5,13 +5,14 @@ Reports and machines show themselves in notebooks without the extension.
 
 from __future__ import annotations
 
+import dis
 import keyword
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from boundby.results.errors import BoundbyError
@@ -112,7 +113,7 @@ def _explained(shell: Shell, line: str, cell: str | None) -> Report | None:
         raise
     if asked.variable is not None:
         shell.user_ns[asked.variable] = report
-    return None if asked.quiet else report
+    return None if asked.quiet and not _is_used() else report
 
 
 def _report(shell: Shell, asked: MagicLine, setup: CodeType | None, step: CodeType) -> Report:
@@ -208,6 +209,22 @@ def _compiled(shell: Shell, source: str, *, lines_before: int = 0) -> CodeType:
     tree = shell.transform_ast(shell.compile.ast_parse(text, filename=name))
     code: CodeType = shell.compile(tree, name, "exec")
     return code
+
+
+def _is_used() -> bool:
+    """Whether the cell does something with what the magic returns, as by assigning it, other than show it."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("IPython", "boundby"):
+        frame = frame.f_back
+    if frame is None:
+        return False
+    after = (one for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti)
+    following = next(after, None)
+    # A statement's value is dropped, the last one's of a cell is shown; the latter is an intrinsic from 3.12 on.
+    return following is not None and not (
+        following.opname in ("POP_TOP", "PRINT_EXPR")
+        or (following.opname == "CALL_INTRINSIC_1" and following.argrepr == "INTRINSIC_PRINT")
+    )
 
 
 def _from_code_on(trace: TracebackType | None, codes: tuple[CodeType | None, ...]) -> TracebackType | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -106,6 +107,24 @@ def test_anomaly_mode_costs_its_noting_and_its_search():
     assert "not known" in unknown.message
 
 
+def test_anomaly_mode_costs_what_is_not_known_where_a_part_is_not():
+    mode = (ModeOn(mode="anomaly", place=LINE),)
+    check = site(pointwise_cost(64), "aten.isnan.default", phase="backward")
+    untimed_nodes = found(step([ADD, check], [0, 1], [9e-4, 1e-4]), modes=mode)["anomaly-mode"]
+    untimed_checks = found(
+        step([ADD], [0], [1e-3], device="cuda"), modes=mode, nodes=4.0, tracing_node_s=interval(5e-5)
+    )["anomaly-mode"]
+    for one in (untimed_nodes, untimed_checks):
+        assert one.time_s is None
+        assert "not known" in one.message
+
+
+def test_deterministic_mode_without_a_profiled_step_is_told_without_its_cost():
+    one = found(plain(), modes=(ModeOn(mode="deterministic", place=LINE),))["deterministic-fill"]
+    assert one.time_s is None
+    assert "what it costs is not known" in one.message
+
+
 @pytest.mark.parametrize(("share", "told"), [(0.1, True), (0.001, False)])
 def test_deterministic_mode_is_told_where_its_filling_takes_time(share, told):
     modes = (ModeOn(mode="deterministic", place=LINE),)
@@ -136,6 +155,16 @@ def test_writing_is_told_where_it_is_every_step_s_and_takes_time(calls, seconds,
     if one is not None:
         assert "2 KiB in 3 system calls" in one.message
         assert (one.path, one.line, one.time_s) == (LINE.path, LINE.line, interval(seconds))
+
+
+def test_what_the_process_writes_is_told_as_its_own_with_its_band_or_not_at_all():
+    lines = (WritingLine(place=LINE, calls=1.0, time_s=interval(1e-4)),)
+    ranges = {"calls_range": interval(3.0, 2.0, 5.0), "bytes_range": interval(2048.0, 1024.0, 4096.0)}
+    one = found(plain(), writes=Writes(calls=3.0, bytes=2048.0, lines=lines, **ranges))["writes-every-step"]
+    band = "; the whole process writes 2 KiB (1 KiB to 4 KiB) in 3 (2 to 5) system calls a step"
+    assert one.message.endswith(band)
+    unknown = found(plain(), writes=Writes(calls=None, bytes=None, lines=lines))["writes-every-step"]
+    assert "process" not in unknown.message
 
 
 # Single elements.
@@ -275,7 +304,7 @@ def timed(seconds, *, rounds=4, memory=None):
     )
 
 
-GROWING = (GrowingLine(place=LINE, ops=(10, 10), bytes=(1 << 20, 4 << 20)),)
+GROWING = (GrowingLine(place=LINE, ops=(10, 10), bytes=(1 << 20, 4 << 20), steps=3),)
 
 
 def test_steady_growth_is_told_with_its_slope():
@@ -306,6 +335,34 @@ def test_a_machine_that_slows_down_is_told_by_its_probes():
     assert found(plain(anchors=slower), steps=steps) == {}
 
 
+DRIFTS = {"straight": lambda at: 1 + 0.4 * at, "bent": lambda at: 1 + 0.6 * at * at}
+
+
+@pytest.mark.parametrize("drift", DRIFTS.values(), ids=DRIFTS)
+@pytest.mark.parametrize("growing", [(), GROWING])
+@pytest.mark.parametrize("dated", [False, True])
+def test_steps_that_slow_down_with_the_machine_do_not_grow(drift, growing, dated):
+    noise = random.Random(1)
+    steps = timed([1e-3 * (1 + noise.gauss(0, 0.02)) * drift(at / 39) for at in range(40)])
+    slower = [dataclasses.replace(reading(), at_s=at, seconds={"loop": 1e-3 * drift(at / 5)}) for at in range(6)]
+    if dated:
+        steps = tuple(dataclasses.replace(one, at_s=5 * at / 39) for at, one in enumerate(steps))
+    assert found(plain(anchors=slower), steps=steps, growing=growing) == {}
+    # Steps that grow besides are told, by what they grow beyond the machine.
+    more = tuple(dataclasses.replace(one, seconds=one.seconds * (1 + at / 10)) for at, one in enumerate(steps))
+    assert "step-time-grows" in found(plain(anchors=slower), steps=more, growing=growing)
+
+
+def test_a_line_that_did_more_once_is_no_sign_of_growth_unless_it_names_what_grows():
+    steps = timed([1e-3 + 4e-6 * one for one in range(40)])
+    longer = (dataclasses.replace(GROWING[0], steps=2, place=Place(path="/me/net.py", line=7, code="y = cat(log)")),)
+    assert found(plain(), steps=steps, growing=longer) == {}
+    held = (Held(kind="plain", name="log", what="list", place=LINE, per_step=1.0, bytes_per_step=None, graphs=False),)
+    assert found(plain(), steps=steps, growing=longer, held=held)["step-time-grows"].line == 7
+    other = (dataclasses.replace(held[0], name="self.lo"),)
+    assert found(plain(), steps=steps, growing=longer, held=other) == {}
+
+
 def test_a_single_jump_is_no_growth():
     assert found(plain(), steps=timed([1e-3] * 30 + [2e-3] * 10)) == {}
 
@@ -327,6 +384,30 @@ def test_held_graphs_are_told_with_name_and_line():
     one = found(plain(), held=held, steps=steps)["graph-held"]
     assert one.message.startswith("train.py:12: total gains 7 nodes")
     assert "256 KiB a step" in one.message
+
+
+@pytest.mark.parametrize(
+    ("saved", "text"),
+    [
+        (True, "the graph behind stays with all that it saved"),
+        (False, "what they saved was freed by backward"),
+        (None, "the graph behind stays, and is never given back"),
+    ],
+)
+def test_a_held_graph_is_said_to_keep_what_it_saved_only_where_it_does(saved, text):
+    one = Held(
+        kind="container",
+        name="losses",
+        what="list",
+        place=LINE,
+        per_step=1.0,
+        bytes_per_step=4.0,
+        graphs=True,
+        saved=saved,
+    )
+    message = found(plain(), held=(one,))["graph-held"].message
+    assert text in message
+    assert ("all that it saved" in message) == (saved is True)
 
 
 @pytest.mark.parametrize(("size", "told"), [(1 << 20, True), (64, False)])

@@ -7,23 +7,27 @@ import cProfile
 import gc
 import logging
 import sys
+import threading
 import weakref
 from collections import deque
+from types import ModuleType
 
 import pytest
 import torch
 from small_training import MANY, SMALL, codes, net, training
 from torch import nn
 
-from boundby.capture import retained
+from boundby.capture import retained, sources, writes
 from boundby.capture.anomaly import tracing_node_cost
-from boundby.capture.habits import filled_share, growing_lines, modes_on
+from boundby.capture.frame_names import names_in
+from boundby.capture.habits import HabitsSeen, filled_share, growing_lines, modes_on
 from boundby.capture.padding import PaddingCounts
+from boundby.capture.recorder import Recorded
 from boundby.capture.retained import Retained
-from boundby.capture.schedule import Limits
+from boundby.capture.schedule import Limits, Role
 from boundby.capture.session import Session
 from boundby.capture.shape_setup import ShapesMet
-from boundby.capture.sources import first_naming, growing_line
+from boundby.capture.sources import growing_line, only_call_of
 from boundby.capture.writes import StepWrites, WritingLines, resident_bytes, written
 
 pytestmark = pytest.mark.usefixtures("nothing_stays")
@@ -71,13 +75,8 @@ def test_a_plain_loop_has_no_habits(rounds):
     assert len(seen.steps) == 8
     numbers = [one.number for one in seen.steps]
     assert numbers == sorted(set(numbers))
-
-
-def test_losses_as_numbers_are_of_no_matter(rounds):
-    losses = []
-    seen = habits_of(rounds, lambda loss, output: losses.append(loss.item()))
-    assert [one.kind for one in seen.held if one.name == "losses"] in ([], ["plain"])
-    assert not any(one.graphs for one in seen.held)
+    moments = [one.at_s for one in seen.steps]
+    assert moments == sorted(set(moments))
 
 
 # Modes.
@@ -129,6 +128,22 @@ def test_deterministic_mode_s_filling_is_timed():
     assert filled_share([]) is None
 
 
+@pytest.mark.parametrize(("fills", "share"), [(True, None), (False, 0.0)])
+def test_deterministic_mode_that_fills_nothing_costs_nothing(fills, share, monkeypatch):
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", fills)
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        seen = HabitsSeen()
+        seen.begin_step(Role.SETTLE)
+        seen.discard()
+    finally:
+        torch.use_deterministic_algorithms(before)
+    found = seen.found(Recorded(), [])
+    assert [one.mode for one in found.modes] == ["deterministic"]
+    assert (None if found.filled_share is None else found.filled_share.value) == share
+
+
 # Writing.
 
 
@@ -160,16 +175,58 @@ def test_what_writing_raises_goes_through_and_undoes_nothing():
     assert len(lines.found()) == 1
 
 
+def test_a_function_taken_during_a_step_is_the_plain_one_after_it(capsys):
+    lines = WritingLines()
+    lines.open()
+    taken = builtins.print
+    lines.close()
+    for _ in range(3):
+        taken("after")
+    assert (lines.found(), lines._step) == ((), {})
+    lines.open()
+    taken("in a later step")
+    lines.close()
+    assert [one.calls for one in lines.found()] == [0.5]
+    assert capsys.readouterr().out.count("after") == 3
+
+
+def test_what_other_threads_write_is_not_the_step_s(capsys):
+    lines = WritingLines()
+    lines.open()
+    try:
+        other = threading.Thread(target=lambda: print("other"))
+        other.start()
+        other.join()
+    finally:
+        lines.close()
+    assert capsys.readouterr().out == "other\n"
+    assert lines.found() == ()
+
+
 @pytest.mark.skipif(written() is None, reason="this system does not tell what a process writes")
 def test_system_calls_and_bytes_are_counted(tmp_path):
-    writes = StepWrites()
+    seen = StepWrites()
     with (tmp_path / "log").open("wb", buffering=0) as file:
         for _ in range(3):
-            writes.begin()
+            seen.begin()
             file.write(b"x" * 100)
             file.write(b"x" * 50)
-            writes.end()
-    assert (writes.found().calls, writes.found().bytes) == (2.0, 150.0)
+            seen.end()
+    found = seen.found()
+    assert (found.calls, found.bytes) == (2.0, 150.0)
+    assert (found.calls_range.low, found.calls_range.high, found.bytes_range.value) == (2.0, 2.0, 150.0)
+
+
+def test_writes_that_the_system_does_not_tell_are_unknown(monkeypatch, capsys):
+    monkeypatch.setattr(writes, "written", lambda: None)
+    seen = StepWrites()
+    seen.begin()
+    seen.end()
+    assert seen.found() is None
+    seen.lines.open()
+    print("line")
+    seen.lines.close()
+    assert (seen.found().calls, seen.found().bytes, len(seen.found().lines)) == (None, None, 1)
 
 
 def test_memory_in_use_is_told_or_unknown():
@@ -180,18 +237,6 @@ def test_memory_in_use_is_told_or_unknown():
 # What is left behind.
 
 
-def test_a_list_of_losses_is_told_with_its_graph(rounds):
-    history = []
-
-    def keep(loss, output):
-        history.append(loss)
-
-    seen = habits_of(rounds, keep)
-    (one,) = (one for one in seen.held if one.name == "history")
-    assert (one.kind, one.per_step, one.graphs, one.what) == ("container", 1.0, True, "list")
-    assert one.place.code == "history.append(loss)"
-
-
 class Meter:
     def __init__(self):
         self.results = {"outputs": [], "other": 3}
@@ -200,15 +245,59 @@ class Meter:
         self.results["outputs"].append((output.detach(), 1))
 
 
-def test_attributes_of_objects_are_found_by_name(rounds):
+# pytest puts locals() into functions that assert, whose variables are then left alone: loops stand in functions of
+# their own.
+
+
+def keeping(rounds):
+    history, numbers, batch = [], [], []
+    recent: deque = deque(maxlen=1000)
     meter = Meter()
-    seen = habits_of(rounds, lambda loss, output: meter.update(output))
-    (one,) = (one for one in seen.held if one.kind == "container")
-    assert (one.name, one.graphs, one.bytes_per_step) == ("meter.results['outputs']", False, 16.0)
+
+    def keep(loss, output):
+        history.append(loss)
+        numbers.append(loss.item())
+        meter.update(output)
+        recent.append(output.detach())
+        batch.append(output.detach())
+        if len(batch) > 3:
+            batch.clear()
+
+    return habits_of(rounds, keep)
+
+
+@pytest.fixture(scope="module")
+def held():
+    """What is held after a loop that keeps things in several ways, by name."""
+    made = Session(limits=ROUNDS)
+    try:
+        return {one.name: one for one in keeping(made).held}
+    finally:
+        made.disarm()
+
+
+def test_losses_as_numbers_are_of_no_matter(held):
+    assert "numbers" not in held or (held["numbers"].kind, held["numbers"].graphs) == ("plain", False)
+
+
+def test_a_list_of_losses_is_told_with_its_graph(held):
+    one = held["history"]
+    assert (one.kind, one.per_step, one.graphs, one.what) == ("container", 1.0, True, "list")
+    assert one.saved is False
+    assert one.place.code == "history.append(loss)"
+
+
+def test_attributes_of_objects_are_found_by_name(held):
+    one = held["meter.results['outputs']"]
+    assert (one.kind, one.graphs, one.bytes_per_step) == ("container", False, 16.0)
     assert one.place.code == 'self.results["outputs"].append((output.detach(), 1))'
 
 
-def test_a_graph_that_goes_on_is_told_by_what_holds_it(rounds):
+def test_containers_with_a_limit_and_those_that_are_emptied_do_not_grow(held):
+    assert {name for name in held if name != "numbers"} == {"history", "meter.results['outputs']"}
+
+
+def adding_up(rounds):
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     total = torch.zeros(())
@@ -219,24 +308,16 @@ def test_a_graph_that_goes_on_is_told_by_what_holds_it(rounds):
         loss.backward()
         optimizer.step()
         total = total + loss
+    return total
+
+
+def test_a_graph_that_goes_on_is_told_by_what_holds_it(rounds):
+    adding_up(rounds)
     (one,) = (one for one in rounds.trace().habits.held if one.kind == "graph")
     assert one.name == "total"
     assert one.place.code == "total = total + loss"
     # The seven of the step and the addition.
     assert one.per_step == 8.0
-
-
-def test_containers_with_a_limit_and_those_that_are_emptied_do_not_grow(rounds):
-    recent: deque = deque(maxlen=1000)
-    batch = []
-
-    def keep(loss, output):
-        recent.append(output.detach())
-        batch.append(output.detach())
-        if len(batch) > 3:
-            batch.clear()
-
-    assert habits_of(rounds, keep).held == ()
 
 
 def test_nothing_of_the_script_s_is_kept_alive():
@@ -272,6 +353,178 @@ def test_local_variables_are_let_go_while_the_function_runs():
     assert run() is None
 
 
+def look_often(step, looks=3, apart=10):
+    """What is held after looks between calls of ``step``."""
+    seen = Retained()
+    for at in range(looks * apart):
+        if at % apart == 0:
+            seen.look(at + 1)
+        step()
+    seen.look(looks * apart + 1)
+    return {one.name: one for one in seen.found()}
+
+
+def test_a_dict_that_locals_gave_stays_as_it_is():
+    def run(rate=0.1):
+        config = locals()
+        kept = dict(config)
+        later = 3
+        looks.look(1)
+        looks.look(9)
+        assert config == kept
+        return later
+
+    looks = Retained()
+    run()
+
+
+def test_a_dict_that_somebody_else_asked_a_frame_for_stays_as_it_is(tmp_path):
+    file = tmp_path / "asks.py"
+    asks = "import sys\ndef ask():\n    return sys._getframe(1).f_" + "locals\n"
+    file.write_text(asks + "def run(look):\n    config = ask()\n    kept = dict(config)\n    look()\n")
+    with file.open("a") as more:
+        more.write("    return config == kept\n")
+    names = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    looks = Retained()
+    assert names["run"](lambda: looks.look(1))
+
+
+def evaluating(frames, model):
+    return [eval("model"), frames.send(None)]
+
+
+def following(frames, model):
+    before = sys.gettrace()
+    sys.settrace(lambda *_: None)
+    try:
+        return frames.send(None)
+    finally:
+        sys.settrace(before)
+
+
+def running(frames, model):
+    model.eval()
+    return frames.send(None)
+
+
+def held_elsewhere(frames):
+    value = 3
+    mine = getattr(getattr(sys, "_get" + "frame")(), "f_" + "locals")
+    frames.send(None)
+    return dict(mine), value
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="a function's names are no dict that is shared")
+def test_a_dict_of_names_that_somebody_holds_is_not_emptied():
+    def names():
+        while True:
+            yield names_in(sys._getframe(1))
+
+    kept, value = held_elsewhere(names())
+    assert kept["value"] == value
+
+
+def test_names_of_functions_are_read_where_that_is_not_noticed():
+    def names():
+        while True:
+            yield names_in(sys._getframe(1))
+
+    model = net()
+    assert evaluating(names(), model) == [model, []]
+    assert following(names(), model) == []
+    assert [(name, value is model) for name, value in running(names(), model)] == [("frames", False), ("model", True)]
+
+
+class Asked:
+    """Whatever runs of it is an error."""
+
+    times = 0
+
+    def _asked(self, *args):
+        Asked.times += 1
+        raise RuntimeError("asked")
+
+    __class__ = property(_asked)
+    __dict__ = property(_asked)
+    __getattribute__ = __eq__ = __hash__ = __len__ = __iter__ = __bool__ = __getattr__ = _asked
+
+
+class AskedModule(ModuleType):
+    def __getattribute__(self, name):
+        Asked.times += 1
+        raise RuntimeError("asked")
+
+
+def test_no_code_of_the_script_s_objects_runs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "asked_module", AskedModule("asked_module"))
+    held = [Asked()]
+    state = {"held": held, "more": []}
+    function = lambda: state  # noqa: E731  # a closure that leads there
+    Asked.times = 0
+    found = look_often(lambda: state["more"].append((Asked(), torch.ones(3))))
+    assert Asked.times == 0
+    assert found["state['more']"].kind == "container"
+    assert function() is state
+
+
+def test_modes_of_the_script_for_torch_s_functions_are_not_asked():
+    class Counting(torch.overrides.TorchFunctionMode):
+        times = 0
+
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            Counting.times += 1
+            return function(*args, **(kwargs or {}))
+
+    losses = [torch.ones(3, requires_grad=True) * 2]
+    with Counting():
+        before = Counting.times
+        Retained().look(1)
+        assert Counting.times == before
+    assert len(losses) == 1
+
+
+def test_views_of_memory_that_was_there_add_none():
+    data = torch.zeros(64, 1024)
+    views, rows = [], []
+
+    def step():
+        views.append(data[len(views)])
+        rows.append(torch.zeros(1024))
+
+    found = look_often(step)
+    assert found["views"].bytes_per_step == 0.0
+    assert found["rows"].bytes_per_step == 4096.0
+
+
+@pytest.mark.parametrize(("freed", "saved"), [(True, False), (False, True)])
+def test_graphs_whose_saved_tensors_backward_freed_are_told_apart(freed, saved):
+    weight = torch.ones(3, requires_grad=True)
+    losses = []
+
+    def step():
+        loss = Doubled.apply(weight).square().sum()
+        if freed:
+            loss.backward()
+        losses.append(loss)
+
+    assert look_often(step)["losses"].saved is saved
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, given):
+        ctx.save_for_backward(given)
+        return given * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+    def __getattr__(self, name):
+        raise AssertionError(name)
+
+
 def test_objects_that_raise_when_asked_cost_what_is_held_alone(rounds, monkeypatch):
     def refuses(self, step):
         raise RuntimeError("not here")
@@ -296,7 +549,34 @@ def test_the_growing_line_is_looked_for_in_the_running_function():
     assert other() == [1]
     assert mine().code == "values.append(2)"
     assert growing_line("/no/such/file.py", "values", None).line is None
-    assert first_naming(frozenset({"no_such_function_anywhere"})).path is None
+
+
+# The line that switches a mode on.
+
+CALLS = {
+    "from torch.profiler import profile as watched\nwatched()": 2,
+    "import torch\ntorch.profiler.profile()": 2,
+    "import torch.profiler as p\ndef main():\n    with p.profile():\n        pass": 3,
+    # Others of the same name, and what is not known.
+    "def profile(): pass\nprofile()": None,
+    "import torch\ntorch.profile = torch.trace\ntorch.trace(torch.eye(3))\ndel torch.profile": None,
+    "from torch.profiler import profile\ndef main(profile):\n    profile()": None,
+    "def main():\n    from torch.profiler import profile\n    profile()": None,
+    # More than one.
+    "from torch.profiler import profile\nprofile()\nprofile()": None,
+    "from torch.profiler import profile\nprofile()\nif 0: profile(False)": 2,
+}
+
+
+@pytest.mark.parametrize("source", CALLS)
+def test_a_line_is_named_only_where_it_alone_calls_what_is_looked_for(source, tmp_path, monkeypatch):
+    file = tmp_path / "script.py"
+    file.write_text(source)
+    module = ModuleType("script")
+    module.__file__ = str(file)
+    exec(compile(source, str(file), "exec"), vars(module))
+    monkeypatch.setattr(sources, "users_modules", lambda: [(module, str(file))])
+    assert only_call_of([torch.profiler.profile]).line == CALLS[source]
 
 
 def test_lines_that_do_more_in_each_step_are_told(rounds):

@@ -126,7 +126,10 @@ def test_targets_that_cannot_be_run_are_refused_before_anything_else(tmp_path):
 
     assert refused(tmp_path / "nowhere.py") == "no-such-script"
     assert refused(tmp_path) == "script-unreadable"
-    check_target(Target(name="any.module", is_module=True))
+    check_target(Target(name="json.any_module", is_module=True))  # only running it tells whether it is there
+    with pytest.raises(BoundbyError) as nowhere:
+        check_target(Target(name="nowhere_at_all.module", is_module=True))
+    assert nowhere.value.code == "no-such-module"
 
 
 def test_words_after_the_script_are_its_own():

@@ -45,6 +45,18 @@ def test_training_steps_are_found(session):
     assert products == 2 * 4 * (2 * 8 * 16 + 3 * 16)
 
 
+def test_a_loop_that_updates_by_itself_trains_though_it_has_no_optimizer(session):
+    model = net()
+    session.arm()
+    for _ in range(MANY):
+        loss = model(torch.randn(4, 8)).square().mean()
+        weights = list(model.parameters())
+        with torch.no_grad():
+            for weight, slope in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+                weight.sub_(0.01 * slope)
+    assert session.trace().kind == "training"
+
+
 def test_inference_steps_are_the_outermost_module_calls(session):
     model = net()
     session.arm()

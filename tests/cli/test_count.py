@@ -280,15 +280,18 @@ def test_mistakes_are_told(count, args: list[str], status: int, said: str) -> No
 def test_the_users_own_error_comes_through_with_its_own_frames(count) -> None:
     done = count("counted_models.py:wrong_sizes")
     assert done.status == 1
-    assert done.err.splitlines()[-1].startswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied")
-    assert "counted_models.py" in done.err
-    assert "boundby" not in done.err
+    shown, _, told = done.err.partition("\nboundby: ")
+    assert told == "the named code raised RuntimeError [target-failed]\n"
+    assert shown.splitlines()[-1].startswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied")
+    assert "counted_models.py" in shown
+    assert "boundby" not in shown
 
 
 def test_an_import_that_fails_inside_the_module_is_its_own(count, folder: Path) -> None:
     (folder / "counted_models_broken.py").write_text("import no_such_library\n")
     done = count("-m", "counted_models_broken:make")
-    assert (done.status, done.err.splitlines()[-1]) == (1, "ModuleNotFoundError: No module named 'no_such_library'")
+    told = done.err.partition("\nboundby: ")[0].splitlines()[-1]
+    assert (done.status, told) == (1, "ModuleNotFoundError: No module named 'no_such_library'")
 
 
 def test_in_a_real_process_without_unicode(folder: Path) -> None:
@@ -303,3 +306,18 @@ def test_in_a_real_process_without_unicode(folder: Path) -> None:
     lines = done.stdout.decode("ascii").splitlines()
     assert max(map(len, lines)) <= 40
     assert "|- first Linear" in done.stdout.decode()
+
+
+def test_the_users_file_sees_its_own_arguments_alone(count, tmp_path) -> None:
+    file = tmp_path / "parses.py"
+    file.write_text(
+        "import argparse, sys, torch\n"
+        "loaded = list(sys.argv)\n"
+        "argparse.ArgumentParser().parse_args()\n"
+        "def make():\n"
+        "    assert sys.argv[1:] == [], sys.argv\n"
+        "    assert loaded == [__file__], loaded\n"
+        "    return torch.nn.Linear(4, 4), torch.zeros(2, 4)\n"
+    )
+    done = count(f"{file}:make", "--backward")
+    assert done.status == 0, done.err

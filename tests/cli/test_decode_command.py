@@ -6,11 +6,14 @@ import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.cells import cell_len
 
+from boundby.cli.validate import validate_command
 from boundby.llm.decode import estimate_decode
 from boundby.llm.hardware import find_hardware
 from boundby.llm.models import find_model
@@ -157,3 +160,20 @@ def test_rows_of_ones_own(tmp_path: Path) -> None:
     plain = json.loads(boundby("validate", "--rows", str(path), "--json").stdout)
     assert (len(plain["rows"]), len(plain["skipped"])) == (1, 1)
     assert "[no-such-file]" in boundby("validate", "--rows", str(tmp_path / "none.csv")).stderr
+
+
+def test_no_row_to_compare_is_a_failure(tmp_path: Path) -> None:
+    head, row = (files("boundby.llm") / "data/measured.csv").read_text().splitlines()[:2]
+    rows = tmp_path / "rows.csv"
+    rows.write_text(f"{head}\n{row.replace('A100-SXM4-80GB', 'Nothing-1000')}\n")
+    for options in ([], ["--json"]):
+        found = CliRunner().invoke(validate_command, ["--rows", str(rows), *options])
+        assert found.exit_code == 1
+    rows.write_text(f"{head}\n{row}\n")
+    assert CliRunner().invoke(validate_command, ["--rows", str(rows)]).exit_code == 0
+
+
+def test_devices_that_do_not_divide_the_heads_are_told() -> None:
+    told = [estimate_decode(find_model("llama-3.2-1b"), find_hardware("H100-SXM5"), devices=n).notes for n in (2, 3)]
+    assert not [note for note in told[0] if "evenly" in note]
+    assert [note for note in told[1] if "3 devices do not divide the attention heads (32) evenly" in note]

@@ -212,3 +212,25 @@ def test_a_stream_that_cannot_show_chinese_gets_escapes_and_no_traceback() -> No
     assert done.returncode == 0
     assert done.stdout.isascii()
     assert done.stderr == b""
+
+
+def test_two_files_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    first, second = tmp_path / "a.html", tmp_path / "b.json"
+    assert run("lab", "launch", "--demo", "1", "-o", str(first), "-o", str(second)) == 2
+    assert "-o takes one FILE, and 2 were given" in capsys.readouterr().err
+    assert not first.exists()
+    assert not second.exists()
+
+
+def test_a_launch_that_cannot_cost_so_much_is_refused_before_anything_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("lab", "launch", "--launch-us", "1e9") == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_demonstrations_that_time_nothing_name_no_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("lab", "launch", "--demo", "1", "--quick") == 0
+    said = capsys.readouterr().out
+    assert "Timed on" not in said
+    assert "left out" not in said

@@ -298,6 +298,28 @@ def test_what_is_left_out_to_be_quick_is_said() -> None:
     assert [block for block in lead if isinstance(block, Paragraph) and block.text.startswith("Quick:")]
 
 
+def test_nothing_is_said_of_timing_where_nothing_is_timed() -> None:
+    text = render_opening("Lab", "", PAPER, quick=True)
+    assert "Quick" not in text
+    assert not [line for line in text.splitlines() if line.startswith("⏱")]
+    same = render_opening("Lab", "a machine", PAPER, quick=True, smaller=False)
+    assert "Quick: rounds are shorter" in same
+    assert "left out" not in same
+
+
+def test_a_page_marks_what_is_timed() -> None:
+    document = lab_document("Lab", "a machine", [shown_of()])
+    assert document.lead[0] == Paragraph(text="⏱ a machine")
+    blocks = document.sections[0].blocks
+    shown = shown_of().shown
+    table = next(block for block in blocks if isinstance(block, Table))
+    source = next(block for block in shown.blocks if isinstance(block, LabTable))
+    for row, written in zip(source.rows, table.rows, strict=True):
+        assert written[0].startswith("⏱ ") == any(row[index] for index in source.timed)
+    bullets = next(block for block in blocks if isinstance(block, Bullets))
+    assert [item.startswith("⏱ ") for item in bullets.items] == [line.timed for line in shown.observations]
+
+
 def test_the_list_numbers_demonstrations_as_the_option_does() -> None:
     text = render_list([("measure", "Title", ["First", "Second"])], PAPER)
     assert "1. First" in text

@@ -291,6 +291,11 @@ def test_one_kernel_each_is_compared_with_the_passes(monkeypatch: pytest.MonkeyP
     assert "computed twice" not in told
     monkeypatch.setattr(fusion_keeping, "time_calls", made_up_times(0.02, 0.024, 0.009, 0.009))
     assert "computed twice" in observed(fusion_recompute.show(Settings()))
+    monkeypatch.setattr(fusion_keeping, "time_calls", made_up_times(0.02, 0.024, 0.009, 0.099))
+    told = observed(fusion_recompute.show(Settings()))
+    assert "11 times as long" in told
+    assert "can at most double the time" in told
+    assert "computed twice" not in told
 
 
 # ---- disturbed times ----------------------------------------------------------------------------------------

@@ -209,6 +209,16 @@ def test_times_that_do_not_grow_have_no_rate(monkeypatch: pytest.MonkeyPatch) ->
     assert shown.data["fit"]["half_performance_elements"] is None
 
 
+def test_times_that_grow_too_unsteadily_for_a_rate_are_not_said_to_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    times_s = {1: 1e-6, 262_144: 93e-6}
+    monkeypatch.setattr(launch_timing, "time_calls", made_up_times(lambda n: times_s.get(n, 200e-6)))
+    shown = launch_calls.show(Settings())
+    assert shown.data["fit"]["elements_per_s"] is None
+    told = observed(shown)
+    assert "grows 93-fold, but too unsteadily" in told
+    assert "hardly grows" not in told
+
+
 def test_many_calls_that_take_no_longer_are_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_timing, "time_calls", made_up_times(lambda n: n**1.2 * 1e-10))
     assert "128 calls took no longer than one here" in observed(launch_calls.show(Settings()))

@@ -10,7 +10,7 @@ import torch
 
 import boundby
 from boundby.labs import measure_bandwidth, measure_fusion, measure_matmul, measure_step, measure_width
-from boundby.labs.base_model import GPTConfig
+from boundby.labs.base_model import GPTConfig, count_parameters
 from boundby.labs.lab import Settings, lab_named, run_demonstrations
 from boundby.labs.measure_bandwidth import Multiply
 from boundby.labs.measure_fusion import Found
@@ -332,6 +332,7 @@ def test_the_flops_of_a_width_are_the_same_on_paper_and_run() -> None:
         step = TrainingStep(config, batch=2, device=device)
         step()
         flops.append(step.count().matmul_flops)
+        assert count_parameters(step.model) == 29_952  # the table once, which is also the head
     assert flops[0] == flops[1]
 
 
@@ -405,6 +406,80 @@ def test_a_share_that_does_not_rise_is_not_told_to() -> None:
     assert "does not rise here" in told_of_widths([width_of(32, 20e-3), width_of(64, 80e-3)])
 
 
+def test_what_the_rows_of_widths_show_is_told_and_no_more() -> None:
+    assert "share of the peak" not in told_of_widths([width_of(32, 20e-3), width_of(64, None, 0.6)])
+    shares = {32: 0.093, 64: 0.41, 128: 0.41, 256: 0.23}
+    found = [width_of(width, width**2 * 450_000 / (share * 100e9)) for width, share in shares.items()]
+    told = told_of_widths(found)
+    assert "rises from 9.3% to 41% at width 64, and after it falls to 23%" in told
+    assert "the wider" not in told
+    unsteady = [width_of(width, width**2 * 450 / share) for width, share in zip(shares, (1, 3, 1, 3), strict=True)]
+    assert "goes up and down" in told_of_widths(unsteady)
+
+
+@pytest.mark.usefixtures("small_sizes")
+def test_a_step_that_was_timed_before_is_expected_to_take_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure_width, "LONGEST_QUICK_STEP_S", 1e-9)
+    rows = [{"batch": 1, "time_s": 1.0}, {"batch": 2, "time_s": 0.262}]
+    found = measure_width._widths(replace(QUICK, earlier={"training-step": {"rows": rows}}))
+    assert found[1].expected_s == 0.262
+
+
+def turns(*rounds_s: float) -> CallTime:
+    ordered = sorted(rounds_s)
+    return CallTime(
+        fastest_s=ordered[0], median_s=ordered[len(ordered) // 2], slowest_s=ordered[-1], loops=1, rounds_s=rounds_s
+    )
+
+
+def test_a_cause_is_told_only_where_the_times_fit_it() -> None:
+    plain, cosine = found_of("a*b + c", (6, 4), (600e-6, 400e-6)), found_of("cos(cos(x))", (4, 2), (4e-3, 2e-3))
+    slower = found_of("softmax", (9, 2), (1e-3, 3e-3))
+    told = texts(measure_fusion._observations([plain, slower, cosine]))
+    assert "and yet slower, 0.33 times as fast" in told
+    assert "its arithmetic binds" not in told
+    unsteady = replace(slower, time=turns(4e-3, 5e-3), fused_time=turns(2e-3, 1e-3))
+    told = texts(measure_fusion._observations([plain, unsteady, cosine]))
+    assert "2.0 to 5.0 turn by turn: too unsteady to say what binds" in told
+    told = texts(measure_fusion._observations([plain, replace(cosine, time=seconds(2.6e-3))]))
+    assert "1.3 times as long as cos(x)" in told
+    assert "machine shows otherwise" in told
+    assert "cosine binds" not in told
+    told = texts(
+        measure_fusion._observations([plain, replace(cosine, time=turns(4e-3, 9e-3), fused_time=turns(2e-3, 2e-3))])
+    )
+    assert "2.0 to 4.5 turn by turn: too unsteady" in told
+
+
+def test_a_time_that_goes_down_is_no_cost_of_a_call() -> None:
+    told = told_of_products({8: 3e-6, 16: 2e-6, 32: 1.5e-6, 512: 2.7e-3, 1024: 21.5e-3})
+    assert "too unsteady to say what a call costs" in told
+    assert "binds there" not in told
+    found = [multiply(power, 40e9) for power in range(10, 27)]
+    found[0] = replace(found[0], time=seconds(2e-6))
+    told = told_of_multiplies(found)
+    assert "the time goes down somewhere" in told
+    assert "the cost of the call binds" not in told
+    assert "too unsteady to say how much" in told_of_steps(4e-3, 2e-3, 4e-3, 8e-3, 16e-3, 32e-3)
+
+
+def test_stretches_of_a_curve_that_goes_up_and_down_are_not_told() -> None:
+    rates = {power: 160e9 if power < 21 else 40e9 for power in range(10, 27)} | {21: 20e9, 22: 20e9}
+    told = told_of_multiplies([multiply(power, rate) for power, rate in rates.items()])
+    assert "falls and rises again" in told
+    assert "Flat stretches" not in told
+
+
+def test_the_bandwidth_and_the_ridge_point_have_their_ranges() -> None:
+    steady = [multiply(power, {24: 41e9, 26: 39e9}.get(power, 40e9)) for power in range(10, 27)]
+    told = measure_bandwidth._ridge_told(steady, 40e9, 120e9)
+    assert "the median of the rows 2^24, 2^25, 2^26 (39.0 GB/s to 41.0 GB/s)" in told
+    assert "3.0 FLOP/byte (2.9 to 3.1)" in told
+    assert "disagree" not in told
+    unlike = [multiply(power, {24: 80e9}.get(power, 40e9)) for power in range(10, 27)]
+    assert "(1.5 to 3.0). These rows disagree" in measure_bandwidth._ridge_told(unlike, 40e9, 120e9)
+
+
 def test_rounds_that_disagree_are_told_and_others_are_not() -> None:
     noisy = CallTime(fastest_s=1.0, median_s=1.3, slowest_s=2.0, loops=1)
     (line,) = noise_notes([seconds(1.0), noisy, noisy])
@@ -414,3 +489,12 @@ def test_rounds_that_disagree_are_told_and_others_are_not() -> None:
     shared = replace(seconds(1.0), cpu_share=0.6)
     assert noise_notes([shared]) == ()
     assert len(noise_notes([shared], one_thread=True)) == 1
+    assert len(noise_notes([replace(seconds(1.0), slowest_s=2.1)])) == 1
+    # Two threads that had one core and a third between them; and two that had a core each, but for waiting.
+    assert len(noise_notes([replace(seconds(1.0), cpu_share=1.33)], threads=2)) == 1
+    assert noise_notes([replace(seconds(1.0), cpu_share=1.8)], threads=2) == ()
+
+
+def test_passes_are_shown_as_counted() -> None:
+    bars = measure_fusion._chart([found_of("a*b + c", (6, 4), (600e-6, 400e-6))]).bars
+    assert [bar.look for bar in bars] == ["counted", "measured"]

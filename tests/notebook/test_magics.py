@@ -60,6 +60,15 @@ def test_a_statement_is_a_step_and_the_report_a_value(shell: InteractiveShell) -
     assert ran(shell, "report.counts.matmul_flops") == 2 * 5 * 6 * 4 + 2 * 5 * 6 * 5
 
 
+def test_a_report_that_is_not_to_be_shown_is_a_value_all_the_same(shell: InteractiveShell) -> None:
+    ran(shell, TRAINING)
+    assert ran(shell, f"report = %boundby {QUICK} -q model(x)") is None
+    assert ran(shell, "report.counts.matmul_flops") == 2 * 5 * 6 * 4
+    assert ran(shell, f"%boundby {QUICK} -q model(x)") is None
+    assert ran(shell, f"%%boundby {QUICK} -q\nmodel(x)") is None
+    assert ran(shell, f"%boundby {QUICK} -q model(x)\n1 + 1") == 2
+
+
 def test_setup_runs_once(shell: InteractiveShell) -> None:
     ran(shell, "import torch\ncalls = []")
     ran(shell, f"%%boundby {QUICK} calls.append('setup'); z = torch.ones(3)\nz + 1\n")

@@ -15,6 +15,7 @@ import torch
 import boundby.bound.budgets
 import boundby.bound.counted
 import boundby.capture.call_watch
+import boundby.capture.frame_tensors
 import boundby.report.check_page  # noqa: F401  # all loaded here, as an inner pytest forgets what it imports itself
 from boundby import pytest_plugin
 
@@ -222,6 +223,7 @@ def test_graph_breaks_are_met_whichever_tests_ran_before(run: Run, chosen: str) 
         """,
         "-k",
         chosen,
+        apart=True,
     )
     done.assert_outcomes(passed=2 if "first" in chosen else 1, failed=1)
     assert "test_second is over budget: graph breaks" in " ".join(done.stdout.str().split())

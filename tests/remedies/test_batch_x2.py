@@ -52,6 +52,24 @@ def test_host_code_dispatch_and_optimizer_are_fixed_and_work_grows(evidence):
     assert "sample" in found.reason
 
 
+def test_without_a_loader_no_trial_can_double_the_batch_even_where_nothing_is_predicted(evidence):
+    found = batch_x2.predict(evidence(row("add", "32x32 32x32", 0.01), host=0.01))
+    assert isinstance(found, CannotTell)
+    assert not found.from_outside
+
+
+def test_words_are_those_of_the_steps_kind(evidence, sample_report):
+    optimized = row("add_", "256x512 256x512", 0.2, phase="optimizer")
+    trained = batch_x2.predict(evidence(row("add", "32x32 32x32", 0.5), optimized, host=0.3))
+    assert "the optimizer" in trained.reason
+    assert "learning rate" in trained.change
+    seen = evidence(row("add", "32x32 32x32", 0.5), host=0.5)
+    step = dataclasses.replace(seen.report.step, kind="inference")
+    inferred = batch_x2.predict(dataclasses.replace(seen, report=dataclasses.replace(seen.report, step=step)))
+    assert "optimizer" not in inferred.reason
+    assert "learning rate" not in inferred.change
+
+
 def test_four_times_the_batch_shares_the_fixed_part_among_more(evidence):
     found = batch_x2.predict(evidence(row("add", "32x32 32x32", 0.5), host=0.5))
     assert "with four times the batch 1.6x" in found.reason

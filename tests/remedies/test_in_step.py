@@ -49,7 +49,17 @@ def test_rows_that_take_half_as_long_save_half_their_share(report):
     found = replaced_rows(report, seconds, interval(0.5), what="multiplying", change="less")
     assert isinstance(found, Predicted)
     assert found.speedup == pytest.approx(1 / 0.7)
-    assert "takes 60 ms of the step's 100 ms; it would take 30 ms" in found.reason
+    assert "takes 60.0 ms of the step's 100 ms; it would take 30.0 ms" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("step_s", "told"), [(5.0, "takes 3.00 s of the step's 5.00 s"), (5e-4, "300 µs of the step's 500 µs")]
+)
+def test_times_have_the_unit_of_their_size(report, step_s, told):
+    time = dataclasses.replace(report.step.time_s, median=step_s)
+    longer = dataclasses.replace(report, step=dataclasses.replace(report.step, time_s=time))
+    found = replaced_rows(longer, 0.6 * step_s, interval(0.5), what="multiplying", change="less")
+    assert told in found.reason
 
 
 @given(share=st.floats(0.0, 1.5), value=st.floats(0.0, 5.0), spread=st.floats(0.0, 0.3))

@@ -80,8 +80,8 @@ def test_without_a_probe_it_cannot_be_told(sample_report):
         (("fp64", "fp64"), "float64"),
         ((None, "fp32"), "float32"),
         (("fp32", "bf16"), None),
-    ]
-    + [(("int8", "int8"), None)],
+        (("int8", "int8"), None),
+    ],
 )
 def test_the_probe_has_the_dtype_of_the_products(sample_report, monkeypatch, dtypes, probed):
     seen = []

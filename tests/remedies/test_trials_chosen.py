@@ -79,6 +79,14 @@ def test_those_worth_it_that_can_be_applied_from_outside_are_tried_and_the_best_
     assert [one.name for one in report.remedies[3:]] == ["batch-x2", "fusion", "compile"]
 
 
+def test_what_cannot_be_applied_from_outside_is_left_out_though_nothing_is_predicted_of_it(tried, capsys):
+    unknown = Remedy(name="batch-x2", why="too little is known", from_outside=False)
+    trials, report = tried((unknown, predicted("fused-optimizer", "do")))
+    assert trials == [["fused-optimizer"]]
+    assert report.remedies[1] == unknown
+    assert "batch-x2 is left out: it cannot be applied to this script from outside" in capsys.readouterr().err
+
+
 def test_all_tries_also_what_is_not_worth_it(tried):
     trials, _ = tried(REMEDIES, everything=True)
     assert ["compile"] in trials

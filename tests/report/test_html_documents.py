@@ -157,3 +157,9 @@ def test_every_page_has_its_tables_and_one_name_a_chart(estimate: DecodeEstimate
             if isinstance(block, Table):
                 assert {len(row) for row in block.rows} <= {len(block.head)}
         assert render_html(document).count('class="plot"') == len(names)
+
+
+def test_a_command_in_a_sentence_is_code_and_stays_escaped() -> None:
+    lead = (Paragraph(text="See `boundby machine <x>` & go on."),)
+    page = render_html(Document(title="T", lead=lead, sections=(), language="en"))
+    assert "See <code>boundby machine &lt;x&gt;</code> &amp; go on." in page

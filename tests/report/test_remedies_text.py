@@ -6,6 +6,7 @@ import dataclasses
 
 from boundby.report.page import render_page
 from boundby.report.remedies_text import past_trials_sentence, render_remedies
+from boundby.report.remedy_words import times
 from boundby.results.remedy import Measured, Numerics, PastTrials, Predicted, Remedy
 
 PREDICTED = Predicted(speedup=1.3, low=1.2, high=1.4, reason="stepping is slow", change="pass fused=True")
@@ -50,13 +51,28 @@ def test_a_change_that_did_not_take_place_says_why_and_is_not_to_be_made():
     assert "the change did not take place: the script itself chooses 2 threads" in shown
     assert "to do" not in shown
     assert "predicted" not in shown
+    assert "1.31x" not in shown
     assert "nothing that it would change" in text(fused(took_effect=False, held=None, advice="unknown"))
+
+
+def test_an_interval_that_says_nothing_is_told_without_a_figure_and_in_plain_digits():
+    wild = dataclasses.replace(MEASURED, speedup=0.0404, low=8.27e-05, high=19.8)
+    shown = text(fused(measured=wild, held=None, advice="unknown"))
+    assert "measured, but unclear (<0.01-19.8x)" in shown
+    assert "0.0404" not in shown
+    assert "e-" not in times(wild)
+    assert times(dataclasses.replace(MEASURED, speedup=1234.0, low=1200.0, high=1300.0)) == "1,234x (1,200-1,300)"
 
 
 def test_a_trial_beside_other_load_says_so():
     busy = dataclasses.replace(MEASURED, low=0.4, high=3.0, waited=0.62)
     assert "other load held the cores for up to 62% of it" in text(fused(measured=busy, advice="unknown"))
     assert "other load" not in text(fused(measured=dataclasses.replace(MEASURED, waited=0.01)))
+
+
+def test_however_much_memory_is_told_in_plain_digits():
+    more = dataclasses.replace(MEASURED, base_peak_bytes=1 << 20, peak_bytes=1234 << 20)
+    assert "peak memory 1,200 times as much" in text(fused(measured=more))
 
 
 def test_a_failed_trial_says_why():
@@ -66,8 +82,12 @@ def test_a_failed_trial_says_why():
 
 def test_results_differ_in_the_first_step_at_most_and_in_the_last():
     apart = Numerics(of="loss", steps=200, first=1e-7, largest=3e-2, last=2e-3)
-    assert "losses differ by 1e-07 in the first step, at most 3e-02 over 200 steps, 2e-03 in the last" in text(
+    assert "losses differ by <0.0001% in the first step, at most 3% over 200 steps, 0.2% in the last" in text(
         fused(numerics=apart)
+    )
+    late = Numerics(of="loss", steps=200, first=0.0, largest=3e-5, last=0.0)
+    assert "losses equal in the first step; they differ by at most 0.003% over 200 steps, 0% in the last" in text(
+        fused(numerics=late)
     )
     alike = Numerics(of="output", steps=1, first=0.0, largest=0.0, last=0.0)
     assert "outputs equal to the last bit over 1 step" in text(fused(numerics=alike))
@@ -76,7 +96,7 @@ def test_results_differ_in_the_first_step_at_most_and_in_the_last():
 
 def test_results_of_a_report_from_before_first_was_kept_are_told_all_the_same():
     apart = Numerics(of="loss", steps=20, largest=3e-2, last=2e-3)
-    assert "losses differ by at most 3e-02 over 20 steps" in text(fused(numerics=apart))
+    assert "losses differ by at most 3% over 20 steps" in text(fused(numerics=apart))
 
 
 def test_past_trials_are_told_at_the_end():

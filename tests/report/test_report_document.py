@@ -236,7 +236,7 @@ def test_remedies_are_told_as_predicted_and_as_measured() -> None:
     text = text_of(document)
     for part in (
         "paid back after 3,300 steps",
-        "losses differ by at most 2e-07 over 20 steps",
+        "0.0001% over 20 steps",
         "to do: pass fused=True",
     ):
         assert part in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -169,6 +170,14 @@ def test_a_part_that_was_not_seen_reads_unknown_and_not_zero() -> None:
     assert "do not compare" in shown(report)
 
 
+def test_where_the_rest_of_a_step_is_is_told_where_the_lines_are_little_of_it() -> None:
+    report = sample_reports.overhead_bound()
+    few = replace(report, lines=tuple(replace(line, share=0.01, time_s=0.02 * 3.8e-3) for line in report.lines))
+    assert "is outside of ops" in " ".join(shown(few).split())
+    far = replace(report, lines=tuple(replace(line, share=0.2, time_s=2 * line.time_s) for line in report.lines[:2]))
+    assert "Times and floors are those of the watched steps" in " ".join(shown(far).split())
+
+
 def test_page_faults_are_told_with_their_cost() -> None:
     report = sample_reports.overhead_bound()
 
@@ -178,7 +187,7 @@ def test_page_faults_are_told_with_their_cost() -> None:
         return next(line for line in text.splitlines() if line.split()[:1] == ["allocation"])
 
     assert told(1200, 250e-9, 300e-6).endswith("  1,200 page faults, 250 ns each: 300 µs a step")
-    assert told(0, 250e-9, 0.0).endswith("  no page fault")
+    assert told(0, 250e-9, 0.0).endswith("  page faults in some steps only")
     assert told(1, None, None).endswith("  1 page fault; cost unknown")
     assert "allocation" not in shown(
         replace(
@@ -251,6 +260,13 @@ def test_the_next_command() -> None:
     assert told("boundby", "--lang", "zh", "run", "t.py")[0] == "boundby --lang zh run -o report.json t.py"
     assert told("boundby", "--lang=zh", "run", "-o", "x.json", "t.py")[0] == "boundby show x.json"
     assert told() == ("boundby run -o report.json SCRIPT", "boundby run -o after.json SCRIPT")
+    page = told("boundby", "run", "--warmup", "3", "-o", "x.html", "--stop", "a b.py", "-o", "y")[0]
+    assert page == "boundby try 'a b.py' -o y"
+    assert told("boundby", "run", "-o", "x.md", "-m", "pkg.train", "--lr", "1")[0] == "boundby try -m pkg.train --lr 1"
+    odd = told("boundby", "run", "-o", "x.html", "new\nline's.py")[0]
+    assert odd == r"boundby try $'new\x0aline\'s.py'"
+    echo = f"echo -n {odd.removeprefix('boundby try ')}"
+    assert subprocess.run(["bash", "-c", echo], capture_output=True).stdout == b"new\nline's.py"
     given_one = render_report(report, width=80, color=False, unicode=True, next_command="boundby doctor")
     assert given_one.endswith("Next     boundby doctor\n")
 

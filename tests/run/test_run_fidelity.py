@@ -109,6 +109,19 @@ def test_children_are_left_alone(runner: Runner) -> None:
     assert words(pair.watched.stderr).count(words(report["verdict"]["sentence"])) == 1
 
 
+def test_forked_children_end_as_under_python(runner: Runner) -> None:
+    pair = runner.pair("forked_exits.py", fresh=True)
+    same_behaviour(pair)
+    assert [line for line in pair.watched.text.splitlines() if line.split()[0] in ("three", "raise", "signal")] == [
+        "three 3",
+        "raise 1",
+        "signal -15",
+    ]
+    assert "a reason" in pair.watched.stderr
+    assert "ValueError: in the child" in pair.watched.stderr
+    checked(pair.watched.report)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_ending_in_a_step(endings: dict[tuple[str, int], Pair], way: str) -> None:
     pair = endings[way, 25]

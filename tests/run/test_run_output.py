@@ -128,8 +128,9 @@ def test_no_such_script(runner: Runner, tmp_path: Path) -> None:
 
 
 def test_no_such_module(runner: Runner) -> None:
-    pair = runner.pair("-m", "no.such.module")
-    refused(pair.watched, "no.such.module", pair.plain.status)
+    refused(runner.boundby("run", "-m", "nosuch.module"), "no module named 'nosuch.module' [no-such-module]", 2)
+    pair = runner.pair("-m", "torch.no_such_module")  # its package is there, so that python alone can tell
+    refused(pair.watched, "torch.no_such_module", pair.plain.status)
     assert pair.plain.stderr in pair.watched.stderr
 
 

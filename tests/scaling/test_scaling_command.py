@@ -115,6 +115,7 @@ def test_a_function_is_timed_at_each_count(capsys):
         (["--serial", "0.1", "--n", "0"], "bad-workers"),
         (["--serial", "0.1", "--n", "2.5"], "bad-workers"),
         (["--measured", "2:0"], "bad-speedups"),
+        (["--measured", ""], "bad-speedups"),
         (["--measured", "nothing"], "bad-speedups"),
         (["--measured", "no.csv"], "no-such-file"),
         (["--threads", "0", "functions.py"], "bad-workers"),

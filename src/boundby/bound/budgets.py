@@ -283,16 +283,26 @@ def _largest_lines(counted: Counted, name: str) -> tuple[str | None, tuple[LineG
             old_code=None,
             old=None,
             new=one.counts[name],
-            ops=_all_ops(one),
+            ops=_all_ops(one, products=name.endswith("matmul_flops")),
         )
         for one in lines
     )
 
 
-def _all_ops(line: CountedLine) -> tuple[OpGrowth, ...]:
-    """The ops of a line, those that move data first, then by their calls."""
+def _all_ops(line: CountedLine, *, products: bool = False) -> tuple[OpGrowth, ...]:
+    """The ops of a line, those that move data first, then by their calls; with ``products`` those alone, if any."""
     names = sorted(line.ops, key=lambda name: (name in line.idle, -line.ops[name], name))
+    if products:
+        names = [name for name in names if _is_product(name)] or names
     return tuple(OpGrowth(op=name, old=None, new=line.ops[name]) for name in names)
+
+
+def _is_product(op: str) -> bool:
+    """Whether an op is a product of matrices, a convolution or attention, going by its name."""
+    name = op.split("::")[-1].removeprefix("aten.").split(".")[0].rstrip("_")
+    return name.endswith(("mm", "mv", "dot")) or any(
+        word in name for word in ("conv", "attention", "linear", "matmul", "einsum", "bilinear")
+    )
 
 
 def _notes(baseline: Baseline | None, target: str, torch: str | None, device: str) -> Iterator[str]:

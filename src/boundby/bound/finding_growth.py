@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from boundby.bound.ceilings import speed_moved
+from boundby.bound.drift import steadied
 from boundby.bound.step_view import whereabouts
 from boundby.results.habits import GrowingLine, Habits, Held, TimedStep
 from boundby.results.interval import Interval, interval
@@ -21,6 +23,8 @@ FEWEST_STEPS, FEWEST_ROUNDS = 12, 3
 # Kendall's statistic from which on the sign is no chance: where a line is seen to do more each time, and where time
 # alone says so. Neighbouring steps are not independent, so both are far beyond what independent samples would need.
 SURE_WITH_LINE, SURE_ALONE = 3.0, 5.0
+# Watched steps in which a line did more each time, to believe it where it names nothing that grows.
+SURE_STEPS = 3
 # By what share of the step it must have grown over the run.
 LEAST_WITH_LINE, LEAST_ALONE = 0.05, 0.2
 # A machine that slows down does so in its probes too: the growth must be more than so many times what they moved by.
@@ -44,25 +48,18 @@ def growth_findings(trace: Trace) -> Iterator[Finding]:
 def _time(trace: Trace) -> Iterator[Finding]:
     habits = trace.habits
     steps = habits.steps
-    rounds = _by_round(steps)
-    if len(steps) < FEWEST_STEPS or len(rounds) < FEWEST_ROUNDS:
+    if len(steps) < FEWEST_STEPS or len({one.round for one in steps}) < FEWEST_ROUNDS:
         return
-    found = trend([float(one.number) for one in steps], [one.seconds for one in steps])
-    if found is None or found.low <= 0.0:
+    line = next((one for one in habits.growing if _is_sure(one, habits)), None)
+    # A machine that comes under load looks the same: its own probes tell. Which of them is like the step is not known,
+    # so that the growth must be there by each.
+    courses = steadied(steps, trace.anchors)
+    if not all(_grows(steps, one, trace, alone=line is None) for one in courses):
         return
-    middle = median([one.seconds for one in steps])
+    found = trend([float(one.number) for one in steps], courses[0])
+    assert found is not None
+    middle = median(courses[0])
     span = steps[-1].number - steps[0].number
-    grown = found.low * span / middle if middle > 0 else 0.0
-    if habits.growing:
-        sure = found.z >= SURE_WITH_LINE and grown >= LEAST_WITH_LINE
-    else:
-        # A machine that comes under load looks the same: its own probes tell, and load does not come step by step.
-        steady = all(before < after for before, after in pairwise(median(one) for one in rounds))
-        moved = OVER_PROBES * (speed_moved(trace.anchors) - 1.0)
-        sure = found.z >= SURE_ALONE and grown >= max(LEAST_ALONE, moved) and steady
-    if not sure:
-        return
-    line = habits.growing[0] if habits.growing else None
     holder = _holder(habits, line)
     place = line.place if line is not None else holder.place if holder is not None else None
     yield Finding(
@@ -87,17 +84,42 @@ def _time(trace: Trace) -> Iterator[Finding]:
     )
 
 
+def _grows(steps: Sequence[TimedStep], seconds: Sequence[float], trace: Trace, *, alone: bool) -> bool:
+    """Whether these times of steps go up for certain; ``alone`` where no line was seen to do more and more."""
+    found = trend([float(one.number) for one in steps], seconds)
+    middle = median(seconds)
+    if found is None or found.low <= 0.0 or middle <= 0.0:
+        return False
+    grown = found.low * (steps[-1].number - steps[0].number) / middle
+    if not alone:
+        return found.z >= SURE_WITH_LINE and grown >= LEAST_WITH_LINE
+    # Load does not come step by step, and may move the step by more than the probes.
+    steady = all(before < after for before, after in pairwise(median(one) for one in _by_round(steps, seconds)))
+    moved = OVER_PROBES * (speed_moved(trace.anchors) - 1.0)
+    return found.z >= SURE_ALONE and grown >= max(LEAST_ALONE, moved) and steady
+
+
+def _is_sure(line: GrowingLine, habits: Habits) -> bool:
+    """Whether a line does more and more, or did so once: batches of lengths of their own do that by chance."""
+    return line.steps >= SURE_STEPS or bool(_named(habits, line))
+
+
+def _named(habits: Habits, line: GrowingLine | None) -> list[Held]:
+    """What grows and is named by a line."""
+    code = (line.place.code or "") if line is not None else ""
+    words = set(re.findall(r"\w+", code))
+    return [one for one in habits.held if one.name and one.name.partition("[")[0].rpartition(".")[2] in words]
+
+
 def _holder(habits: Habits, line: GrowingLine | None) -> Held | None:
     """What the step goes through: what the line names, or else what gains most elements."""
-    code = (line.place.code or "") if line is not None else ""
-    named = [one for one in habits.held if one.name and one.name.rpartition(".")[2].partition("[")[0] in code]
-    return max(named or habits.held, key=lambda one: one.per_step, default=None)
+    return max(_named(habits, line) or habits.held, key=lambda one: one.per_step, default=None)
 
 
-def _by_round(steps: Sequence[TimedStep]) -> list[list[float]]:
+def _by_round(steps: Sequence[TimedStep], seconds: Sequence[float]) -> list[list[float]]:
     rounds: dict[int, list[float]] = {}
-    for one in steps:
-        rounds.setdefault(one.round, []).append(one.seconds)
+    for one, second in zip(steps, seconds, strict=True):
+        rounds.setdefault(one.round, []).append(second)
     return [rounds[number] for number in sorted(rounds)]
 
 
@@ -159,17 +181,39 @@ def _graph_held(held: Held, habits: Habits, gain: Interval | None) -> Finding:
     )
     return Finding(
         code="graph-held",
-        message=tr(
-            "{where}{name} {growth}; the graph behind stays with all that it saved, and its memory is never given "
-            "back{memory}",
-            where=whereabouts(held.place.path, held.place.line),
-            name=held.name or tr("a tensor"),
-            growth=growth,
-            memory=_memory_text(gain),
-        ),
+        message=_graph_text(held, growth, _memory_text(gain)),
         advice=tr("Keep the number or the bare values: loss.item() or loss.detach()."),
         path=held.place.path,
         line=held.place.line,
+    )
+
+
+def _graph_text(held: Held, growth: str, memory: str) -> str:
+    where, name = whereabouts(held.place.path, held.place.line), held.name or tr("a tensor")
+    if held.saved:
+        return tr(
+            "{where}{name} {growth}; the graph behind stays with all that it saved, and its memory is never given "
+            "back{memory}",
+            where=where,
+            name=name,
+            growth=growth,
+            memory=memory,
+        )
+    if held.saved is False:
+        return tr(
+            "{where}{name} {growth}; the nodes of the graph behind stay, and are never given back (what they saved was "
+            "freed by backward){memory}",
+            where=where,
+            name=name,
+            growth=growth,
+            memory=memory,
+        )
+    return tr(
+        "{where}{name} {growth}; the graph behind stays, and is never given back{memory}",
+        where=where,
+        name=name,
+        growth=growth,
+        memory=memory,
     )
 
 

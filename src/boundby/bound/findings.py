@@ -6,7 +6,7 @@ be so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from boundby.bound.ceilings import Ceilings
@@ -15,7 +15,7 @@ from boundby.bound.finding_growth import growth_findings
 from boundby.bound.finding_ops import op_findings
 from boundby.bound.split import Division
 from boundby.bound.step_view import StepView, is_own, whereabouts
-from boundby.results.habits import Habits, ModeOn, Place, SetUp, WritingLine
+from boundby.results.habits import Habits, ModeOn, Place, SetUp, Writes, WritingLine
 from boundby.results.interval import Interval, interval
 from boundby.results.language import tr
 from boundby.results.machine import Finding
@@ -84,7 +84,7 @@ def _mode(on: ModeOn, habits: Habits, view: StepView) -> Finding | None:
         )
     if on.mode == "deterministic":
         cost = None if habits.filled_share is None else habits.filled_share.scaled(view.step_s)
-        if cost is None or not view.worth(cost, LEAST):
+        if cost is not None and not view.worth(cost, LEAST):
             return None
         return Finding(
             code="deterministic-fill",
@@ -132,13 +132,14 @@ def _mode(on: ModeOn, habits: Habits, view: StepView) -> Finding | None:
 
 
 def _anomaly_cost(habits: Habits, view: StepView) -> Interval | None:
-    """The noting, by a probe, for each node of the step, and the ops of the search for NaN as they were timed."""
+    """The noting, by a probe, for each node of the step, and the ops of the search for NaN as they were timed.
+
+    None where either is not known: the other is not the whole.
+    """
     checks = view.seconds(view.where(lambda site: site.phase == "backward" and site.op in _CHECKS))
-    if habits.nodes is None or habits.tracing_node_s is None:
-        return checks
-    noting = habits.tracing_node_s.scaled(habits.nodes) if habits.nodes else interval(0.0)
-    if checks is None:
-        return noting
+    if habits.nodes is None or checks is None or (habits.tracing_node_s is None and habits.nodes):
+        return None
+    noting = habits.tracing_node_s.scaled(habits.nodes) if habits.tracing_node_s is not None else interval(0.0)
     return Interval(value=noting.value + checks.value, low=noting.low + checks.low, high=noting.high + checks.high)
 
 
@@ -148,29 +149,46 @@ def _writes(habits: Habits, view: StepView) -> Iterator[Finding]:
     for one in habits.writes.lines:
         # Now and then is no habit of every step.
         if one.calls >= LEAST_CALLS and view.worth(one.time_s, LEAST_WRITING):
-            yield _writing(one, habits, view)
+            yield _writing(one, habits.writes, view)
 
 
 LEAST_CALLS = 0.5
 
 
-def _writing(one: WritingLine, habits: Habits, view: StepView) -> Finding:
-    assert habits.writes is not None
+def _writing(one: WritingLine, writes: Writes, view: StepView) -> Finding:
     return Finding(
         code="writes-every-step",
         message=tr(
-            "{where}prints, logs or saves {calls} times a step: {cost}; a step writes {size} in {writes} system calls",
+            "{where}prints, logs or saves {calls} times a step: {cost}{process}",
             where=whereabouts(one.place.path, one.place.line),
             calls=format_count(one.calls),
             cost=view.told(one.time_s),
-            size=format_size(habits.writes.bytes),
-            writes=format_count(habits.writes.calls),
+            process=_writes_of_process(writes),
         ),
         advice=tr("Do it every so many steps, or gather values and write them together."),
         path=one.place.path,
         line=one.place.line,
         time_s=one.time_s,
     )
+
+
+def _writes_of_process(writes: Writes) -> str:
+    """What the system counted, which is of the process and not of a line; nothing where it does not tell."""
+    if writes.bytes is None or writes.calls is None:
+        return ""
+    return tr(
+        "; the whole process writes {size} in {writes} system calls a step",
+        size=_banded(format_size, writes.bytes, writes.bytes_range),
+        writes=_banded(format_count, writes.calls, writes.calls_range),
+    )
+
+
+def _banded(written: Callable[[float], str], value: float, band: Interval | None) -> str:
+    """A count with its band, where that shows a width."""
+    text = written(value)
+    if band is None or written(band.low) == written(band.high):
+        return text
+    return tr("{value} ({low} to {high})", value=text, low=written(band.low), high=written(band.high))
 
 
 def _set_ups(habits: Habits, view: StepView) -> Iterator[Finding]:

@@ -7,7 +7,8 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -80,7 +81,8 @@ def load_factory(target: FactoryTarget, *, with_arguments: bool = False) -> Call
     Raises:
         BoundbyError: ``no-such-target`` where there is no such module or name; ``bad-target`` for what is no function.
     """
-    module = _import_module(target.home) if target.is_module else _import_file(target.home)
+    with arguments_of(target.home):
+        module = _import_module(target.home) if target.is_module else _import_file(target.home)
     found: Any = module
     for part in target.name.split("."):
         if not hasattr(found, part):
@@ -110,6 +112,17 @@ def load_factory(target: FactoryTarget, *, with_arguments: bool = False) -> Call
         )
     factory: Callable[..., Any] = found
     return factory
+
+
+@contextmanager
+def arguments_of(name: str) -> Iterator[None]:
+    """``sys.argv`` as ``python NAME`` has it: boundby's own words are nothing that the user's file should parse."""
+    kept = list(sys.argv)
+    sys.argv[:] = [name]
+    try:
+        yield
+    finally:
+        sys.argv[:] = kept
 
 
 def work_from(made: Any, target: FactoryTarget) -> Work:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import sys
@@ -9,7 +10,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 # What gives a function the dict of its names; before Python 3.13 it is one and the same for as long as it runs.
-_GIVING = frozenset({"locals", "vars", "eval", "exec", "dir", "f_locals", "_getframe", "currentframe", "stack"})
+_GIVING = frozenset({"locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe"})
+_GIVING_OF = frozenset({"locals", "vars", "f_locals", "_getframe", "currentframe"})
+_GLOBAL, _ATTRIBUTE = frozenset({"LOAD_GLOBAL", "LOAD_NAME"}), frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _SHARED = sys.version_info < (3, 13)
 # References to the dict of a frame's names that are ours and the frame's own: a variable, an argument, the frame.
 _OURS = 3
@@ -39,10 +42,13 @@ def names_in(frame: FrameType) -> list[tuple[str, Any]]:
     return found
 
 
+@functools.cache
 def _may_hold(code: CodeType) -> bool:
     """Whether a function, or one inside of it, names what gives it the dict of its names."""
-    if not _GIVING.isdisjoint(code.co_names):
-        return True
+    for one in dis.get_instructions(code):
+        # model.eval() is something else.
+        if one.argval in (_GIVING if one.opname in _GLOBAL else _GIVING_OF if one.opname in _ATTRIBUTE else ()):
+            return True
     return any(_may_hold(one) for one in code.co_consts if type(one) is CodeType)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import sys
 from collections.abc import Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 # Whoever names one of these may hold the dict of the variables, or look at it: that dict is not asked for then.
-_ASKS = frozenset({"locals", "vars", "dir", "eval", "exec", "f_locals", "_getframe", "currentframe"})
+_ASKS = frozenset({"locals", "vars", "dir", "eval", "exec"})
+_FRAME_ASKS = frozenset({"f_locals", "_getframe", "currentframe"})
 # References to a frame's dict that are its own and this module's.
 _OWN_REFERENCES = 3
 
@@ -29,14 +31,20 @@ def tensors_in(frame: FrameType) -> list[torch.Tensor]:
     """
     code = frame.f_code
     copied = bool(code.co_flags & inspect.CO_OPTIMIZED)
-    if copied and not _ASKS.isdisjoint(code.co_names):
+    if copied and _may_hold_its_variables(code):
         return []
     names = frame.f_locals
     found = list(_tensors(list(names.values())))
-    # A debugger's or tracer's dict is written back into the variables.
-    if copied and type(names) is dict and sys.gettrace() is None and sys.getrefcount(names) <= _OWN_REFERENCES:
+    # A tracer's dict is written back into the variables after each of its calls, but it is filled anew before.
+    if copied and type(names) is dict and sys.getrefcount(names) <= _OWN_REFERENCES:
         names.clear()
     return found
+
+
+def _may_hold_its_variables(code: CodeType) -> bool:
+    # An attribute of such a name is another thing: pytest's own ``@py_builtins.locals()`` in asserts, above all.
+    names = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return not _ASKS.isdisjoint(names) or not _FRAME_ASKS.isdisjoint(code.co_names)
 
 
 def _tensors(values: list[Any]) -> Iterator[torch.Tensor]:

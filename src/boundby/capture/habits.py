@@ -187,7 +187,8 @@ class HabitsSeen:
     def _filled_share(self, kept: Recorded) -> Interval | None:
         if "deterministic" not in self._modes:
             return None
-        return filled_share(kept.profiled) if torch.utils.deterministic.fill_uninitialized_memory else interval(0.0)
+        fills = getattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+        return filled_share(kept.profiled) if fills else interval(0.0)
 
     def _timed_steps(self, kept: Recorded) -> Iterator[TimedStep]:
         if len(self._numbers) != len(kept.timed_s):

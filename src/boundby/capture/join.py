@@ -138,7 +138,7 @@ def build_trace(
             )
         )
     return Trace(
-        kind=kind,
+        kind=_told_kind(kind, ops, sites),
         step_s=tuple(kept.timed_s[i] for i in timed),
         input_s=tuple(kept.input_s[i] for i in timed),
         step_faults=tuple(kept.usage[i].faults for i in timed),
@@ -302,6 +302,13 @@ def _undisturbed(timed: list[int], preemptions: Sequence[int]) -> tuple[list[int
     if len(calm) < max(ENOUGH_CALM, len(timed) // 4):
         return timed, 0
     return calm, len(timed) - len(calm)
+
+
+def _told_kind(kind: StepKind, ops: StepOps | None, sites: Sequence[OpSite]) -> StepKind:
+    """Steps found by their module calls alone train all the same where they go backward: the loop updates by itself."""
+    if kind == "inference" and ops is not None and any(sites[i].phase == "backward" for i in ops.site):
+        return "training"
+    return kind
 
 
 def _host_input(ops: StepOps, sites: Sequence[OpSite], kind: StepKind) -> float:

@@ -23,6 +23,7 @@ from typing import IO, Any
 import torch
 import torch.autograd.profiler
 
+from boundby.capture.forked import spare_children_of_the_profiler
 from boundby.capture.usage import NO_USAGE, StepUsage
 
 _autograd: Any = torch._C._autograd
@@ -109,6 +110,7 @@ class ProfilingWatcher:
         config = _profiler.ProfilerConfig(
             _profiler.ProfilerState.KINETO, False, False, False, False, False, _profiler._ExperimentalConfig()
         )
+        spare_children_of_the_profiler()
         with _without_chatter():
             _autograd._prepare_profiler(config, activities)
             _autograd._enable_profiler(config, activities)

@@ -9,14 +9,15 @@ from typing import Any
 _order = type.__dict__["__mro__"]
 _names = type.__dict__["__dict__"]
 _module = type.__dict__["__module__"]
-_module_names = ModuleType.__dict__["__dict__"]
+_module_names: Any = vars(ModuleType)["__dict__"]
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
     """An object's own dict; None where it has none, or its class puts something else in its place."""
     kind = type(value)
     if issubclass(kind, ModuleType):
-        return _module_names.__get__(value)  # type: ignore[no-any-return]  # a descriptor of C
+        found = _module_names.__get__(value)
+        return found if type(found) is dict else None
     for one in _order.__get__(kind):
         held = _names.__get__(one).get("__dict__")
         if held is not None:

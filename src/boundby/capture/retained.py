@@ -144,6 +144,9 @@ class Retained:
                 continue
             # Views of memory that was there already add none.
             sizes = {key: size for one in newest for key, size in _storages(one) if key not in before.storages}
+            # The last look may have met one tensor before it was put in.
+            old = sum(all(key in before.storages for key, _ in _storages(one)) for one in newest)
+            late = int(came > 1 and 0 < old * came <= len(newest))
             roots = [one for one in newest if one.grad_fn is not None]
             graphs = bool(roots)
             held = held or graphs
@@ -153,7 +156,7 @@ class Retained:
                 what=type(seen.value).__name__,
                 place=_growing_line(seen),
                 per_step=per_step,
-                bytes_per_step=per_step * sum(sizes.values()) / came,
+                bytes_per_step=per_step * sum(sizes.values()) / (came - late),
                 graphs=graphs,
                 saved=_keep_saved(roots),
             )

@@ -118,25 +118,23 @@ def storages_of(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
 
 
 _function: Any = torch._C._FunctionBase
+_SAVED_BY_FUNCTION = "_raw_saved_tensors"
 
 
-def following_nodes(node: Any) -> tuple[tuple[Any, int], ...]:
+def following_nodes(node: Any) -> Any:
     """The nodes that a node leads to, with the number of their input; no attribute of a user's function is asked."""
     if issubclass(type(node), _function):
-        return _function.__dict__["next_functions"].__get__(node) or ()  # type: ignore[no-any-return]  # of C
+        return _function.__dict__["next_functions"].__get__(node) or ()
     return node.next_functions or ()
 
 
 def keeps_saved(node: Any) -> bool | None:
     """Whether a node still has what it saved for backward; None where it saves nothing."""
-    if issubclass(type(node), _function):
-        names, read = ("_raw_saved_tensors",), _function.__dict__["_raw_saved_tensors"].__get__
-    else:
-        names, read = _names_of(node), None
+    of_function = issubclass(type(node), _function)
     found: bool | None = None
-    for name in names:
+    for name in (_SAVED_BY_FUNCTION,) if of_function else _names_of(node):
         try:
-            value = read(node) if read is not None else getattr(node, name)
+            value = _function.__dict__[name].__get__(node) if of_function else getattr(node, name)
         except RuntimeError:  # Freed by a backward that ran already.
             found = False
             continue

@@ -7,6 +7,7 @@ The script gets a ``__main__`` module of its own, its ``sys.argv`` and ``sys.pat
 from __future__ import annotations
 
 import builtins
+import importlib.util
 import os
 import runpy
 import sys
@@ -46,9 +47,10 @@ def check_target(target: Target) -> None:
     """Refuse a target that cannot be run before anything else is done.
 
     Raises:
-        BoundbyError: ``no-such-script``, ``script-unreadable``.
+        BoundbyError: ``no-such-script``, ``no-such-module``, ``script-unreadable``.
     """
     if target.is_module:
+        _check_module(target.name)
         return
     path = Path(target.name)
     if not path.exists():
@@ -70,6 +72,26 @@ def check_target(target: Target) -> None:
             "script-unreadable",
             tr("{name} cannot be read", name=target.name),
             tr("Check its permissions."),
+            status=EXIT_USAGE,
+        )
+
+
+def _check_module(name: str) -> None:
+    """Refuse a module whose outermost package is nowhere; nothing of the user's is imported for it."""
+    top, kept = name.partition(".")[0], list(sys.path)
+    if not sys.flags.safe_path:
+        sys.path[:1] = [os.getcwd()]
+    try:
+        known = bool(top) and importlib.util.find_spec(top) is not None
+    except ValueError:  # what is imported already and has no spec
+        known = True
+    finally:
+        sys.path[:] = kept
+    if not known:
+        raise BoundbyError(
+            "no-such-module",
+            tr("no module named {name}", name=repr(name)),
+            tr("Modules are looked for in the working folder and in those of sys.path. A file is named without -m."),
             status=EXIT_USAGE,
         )
 

@@ -13,7 +13,7 @@ import click
 
 from boundby._version import __version__
 from boundby.cli.options import detect_display, json_option, output_option
-from boundby.results.errors import EXIT_ERROR, BoundbyError
+from boundby.results.errors import BoundbyError
 from boundby.results.language import tr
 
 if TYPE_CHECKING:
@@ -98,11 +98,13 @@ def _counted(target: FactoryTarget, *, backward: bool, fake: bool) -> CallCounts
 
 def user_code(run: Callable[[], _Value]) -> _Value:
     """The result of the user's code; what it raises is shown as ``python`` shows it and ends the command."""
+    from boundby.capture.factory import arguments_of
     from boundby.capture.meta import needs_values
     from boundby.capture.tracebacks import own_frames_removed
 
     try:
-        return run()
+        with arguments_of(sys.argv[0]):
+            return run()
     except BoundbyError:
         raise
     except Exception as error:
@@ -114,7 +116,11 @@ def user_code(run: Callable[[], _Value]) -> _Value:
                 tr("the code asks for values, which meta and fake tensors do not have"),
                 tr("Count on real tensors, of a smaller configuration where memory is short."),
             ) from None
-        sys.exit(EXIT_ERROR)
+        raise BoundbyError(
+            "target-failed",
+            tr("the named code raised {error}", error=type(error).__name__),
+            "",
+        ) from None
 
 
 def _show(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FORMATS = (".json", ".html", ".md")
 _MEASURED = "measured"
+# What an estimate of decoding takes at most.
+_COSTLIEST_US = 100_000.0
 # A demonstration that takes longer shows how far it is.
 _PATIENCE_S = 2.0
 
@@ -78,7 +80,11 @@ def lab_command(
         check_output(output, force=force, formats=FORMATS)
     settings = Settings(quick=quick, device=lab_device(lab, device), launch_us=costs, launch_measured=measured)
     machine, threads = _machine(lab)
-    _print(render_opening(lab.title(), _machine_line(machine, threads, settings.device), paper, quick=quick))
+    entries = [entry for _, entry in chosen_entries(lab, numbers)]
+    timed = measured or any(entry.is_timed for entry in entries)
+    told = _machine_line(machine, threads, settings.device) if timed else ""
+    smaller = any(entry.quick_sizes for entry in entries)
+    _print(render_opening(lab.title(), told, paper, quick=quick, smaller=smaller))
     done = []
     with _Bar() as bar:
         for demonstration in run_demonstrations(lab, settings, numbers, progress=bar.advance):
@@ -86,7 +92,7 @@ def lab_command(
             _print(render_demonstration(demonstration, paper))
             done.append(demonstration)
     if output is not None:
-        _write(output, force, lab, settings, machine, threads, done)
+        _write(output, force, lab, settings, machine, threads, done, told=told, smaller=smaller)
     _print(_next_command(lab, output))
 
 
@@ -107,10 +113,10 @@ def parse_launch_costs(text: str | None) -> tuple[tuple[float, ...], bool]:
             cost = float(word)
         except ValueError:
             cost = 0.0
-        if not 0 < cost < float("inf"):
+        if not 0 < cost <= _COSTLIEST_US:
             raise click.BadParameter(
                 tr(
-                    "{part} is no positive number of microseconds, nor the word {word}.",
+                    "{part} is no number of microseconds above 0 and up to 100,000, nor the word {word}.",
                     part=repr(word),
                     word=_MEASURED,
                 ),
@@ -154,6 +160,9 @@ def _write(
     machine: MachineDescription,
     threads: int | None,
     done: list[Demonstration],
+    *,
+    told: str,
+    smaller: bool,
 ) -> None:
     from boundby.results.files import write_new
 
@@ -164,9 +173,7 @@ def _write(
     else:
         from boundby.report.lab_document import lab_document
 
-        document = lab_document(
-            lab.title(), _machine_line(machine, threads, settings.device), done, quick=settings.quick
-        )
+        document = lab_document(lab.title(), told, done, quick=settings.quick, smaller=smaller)
         data = encoded_page(document, output)
     write_new(output, data, force)
     click.echo(tr("Wrote {file}", file=str(output)), err=True)

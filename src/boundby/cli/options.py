@@ -12,6 +12,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from boundby.results.language import tr
+
 if TYPE_CHECKING:
     from boundby.results.report import Report
 
@@ -36,10 +38,25 @@ def output_option_for(formats: str) -> Callable[[_Function], _Function]:
             "--output",
             metavar="FILE",
             type=click.Path(path_type=Path),
+            multiple=True,
+            callback=_only_one,
             help=f"Write the result to FILE; its extension picks the format{formats}.",
         )(function)
 
     return add
+
+
+def _only_one(_context: click.Context, _option: click.Parameter, given: tuple[Path, ...]) -> Path | None:
+    """The one file; click itself takes the last of several and says nothing."""
+    if len(given) > 1:
+        raise click.UsageError(
+            tr(
+                "-o takes one FILE, and {count} were given: {files}.",
+                count=len(given),
+                files=", ".join(map(str, given)),
+            )
+        )
+    return given[0] if given else None
 
 
 output_option = output_option_for(" (.json)")

@@ -130,6 +130,8 @@ def _of_given(given: str, counts: tuple[int | None, ...] | None) -> Scaling:
     from boundby.scaling.summary import scaling_of
 
     more = _finite(counts)
+    if not given.strip():
+        read_pairs(given)
     if re.match(r"\s*[+-]?\d+\s*:", given) and not Path(given).exists():
         return scaling_of(given_points(read_pairs(given)), origin="given", more=more)
     if not Path(given).exists() and not Path(given).suffix:

@@ -168,11 +168,16 @@ def _with_trials(report: Report, target: Target, wanted: list[str], *, budget_s:
     from boundby.results.remedy import Remedy
 
     known = {one.name: one for one in report.remedies}
-    worth_trying = [
-        one.name
-        for one in report.remedies
-        if (everything or one.advice != "skip") and (one.predicted is None or one.predicted.from_outside)
-    ]
+    worth_trying = [one.name for one in report.remedies if (everything or one.advice != "skip") and _from_outside(one)]
+    for one in report.remedies:
+        if not wanted and one.advice != "skip" and not _from_outside(one):
+            click.echo(
+                tr(
+                    "boundby: {name} is left out: it cannot be applied to this script from outside",
+                    name=one.name,
+                ),
+                err=True,
+            )
     chosen = [name for name in wanted or worth_trying if not getattr(remedy_named(name), "ADVICE_ONLY", False)]
     tried: list[Remedy] = []
     for number, name in enumerate(chosen, start=1):
@@ -195,6 +200,10 @@ def _with_trials(report: Report, target: Target, wanted: list[str], *, budget_s:
     rest = [one for one in report.remedies if one.name not in {one.name for one in tried}]
     findings = (*report.findings, *keep_trials(tried))
     return replace(report, remedies=(*tried, *rest), findings=findings, past_trials=past_trials())
+
+
+def _from_outside(remedy: Remedy) -> bool:
+    return remedy.from_outside and (remedy.predicted is None or remedy.predicted.from_outside)
 
 
 def _tried(remedy: Remedy, target: Target, names: list[str], budget_s: float, what: str) -> Remedy:

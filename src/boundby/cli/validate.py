@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from boundby.cli.options import detect_display, json_option
+
+if TYPE_CHECKING:
+    from boundby.llm.validate import Compared
 
 
 @click.command("validate")
@@ -35,7 +40,7 @@ def validate_command(rows: Path | None, each: bool, as_json: bool) -> None:
         from boundby.llm.validate import encode_comparison
 
         click.echo(encode_comparison(compared, skipped))
-        return
+        sys.exit(_status(compared))
     from boundby.report.validate_page import render_validation
 
     display = detect_display(sys.stdout)
@@ -44,3 +49,9 @@ def validate_command(rows: Path | None, each: bool, as_json: bool) -> None:
     )
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.exit(_status(compared))
+
+
+def _status(compared: Sequence[Compared]) -> int:
+    """1 where nothing could be compared: whoever asked learnt nothing."""
+    return 0 if compared else 1

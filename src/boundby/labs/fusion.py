@@ -14,11 +14,13 @@ LAB = Lab(
             name="low-precision",
             title=lambda: tr("Low precision: half the bytes"),
             module="boundby.labs.fusion_precision",
+            quick_sizes=True,
         ),
         Entry(
             name="operator-fusion",
             title=lambda: tr("Operator fusion: fewer passes over memory"),
             module="boundby.labs.fusion_functions",
+            quick_sizes=True,
         ),
         Entry(
             name="recomputation",

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 
 from boundby.labs.fusion_ways import Found, Measured, Way, measure
-from boundby.labs.lab import Settings
-from boundby.labs.rows import noise_notes, times_data
+from boundby.labs.lab import Settings, cpu_threads
+from boundby.labs.rows import is_unsteady, noise_notes, times_data
 from boundby.labs.sentences import followed_by
 from boundby.report.chart import Axis, Bar, Chart
 from boundby.report.demonstration import LabTable, Line, Shown
@@ -42,7 +42,7 @@ def show(settings: Settings) -> Shown:
             _times_table(found),
             *(() if settings.quick else (_chart(found),)),
         ),
-        observations=tuple(_observations(found, quick=settings.quick)),
+        observations=tuple(_observations(found, quick=settings.quick, threads=cpu_threads(settings))),
         data=_as_data(found),
     )
 
@@ -105,7 +105,7 @@ def _equal(difference: float) -> str:
     return tr("yes") if difference <= TOLERANCE else tr("no")
 
 
-def _observations(found: Found, *, quick: bool) -> Iterator[Line]:
+def _observations(found: Found, *, quick: bool, threads: int | None) -> Iterator[Line]:
     for one in found.measured:
         if one.fused is not None:
             yield Line(text=_gained(one, one.fused, found), timed=True)
@@ -130,7 +130,8 @@ def _observations(found: Found, *, quick: bool) -> Iterator[Line]:
             tolerance="1e-5",
         )
     )
-    yield from noise_notes([found.there, found.fresh, *(way.time for one in found.measured for way in one.ways)])
+    times = [found.there, found.fresh, *(way.time for one in found.measured for way in one.ways)]
+    yield from noise_notes(times, threads=threads)
 
 
 def _times(ratio: float | None) -> str:
@@ -149,7 +150,11 @@ def _gained(one: Measured, fused: Way, found: Found) -> str:
     )
     why = _binds(fused, found)
     if most is not None and gain > _CLEARLY * most:
-        more = tr("More than the passes allow, since op by op also makes a new tensor for each result.")
+        more = (
+            tr("More than the passes allow, since op by op also makes a new tensor for each result.")
+            if found.fresh.fastest_s > _COSTLY * found.there.fastest_s
+            else tr("More than the passes allow; why is not known from these times.")
+        )
         why = followed_by(why, more)
     return followed_by(told, why)
 
@@ -157,6 +162,14 @@ def _gained(one: Measured, fused: Way, found: Found) -> str:
 def _binds(fused: Way, found: Found) -> str:
     """What binds a kernel, beside copies of the same bytes into the same kind of memory."""
     beside = fused.time.fastest_s / found.fresh.fastest_s
+    if is_unsteady(fused.time, found.fresh):
+        return tr("The copies beside it were too unsteady to say what binds it.")
+    if beside < 1 / _LIKE_A_COPY:
+        return tr(
+            "It takes {beside} times as long as copying n into a new tensor, which has the same 2 passes: less than "
+            "moving its bytes, so that the copy was slowed by something else and says nothing of what binds it.",
+            beside=_times(beside),
+        )
     if beside > _LIKE_A_COPY:
         return tr(
             "It takes {beside} times as long as copying n into a new tensor, which has the same 2 passes: computing "

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from boundby.api import count, time_calls
-from boundby.labs.lab import Settings
+from boundby.labs.lab import Settings, cpu_threads
 from boundby.labs.rows import noise_notes, times_data
 from boundby.labs.sentences import followed_by
 from boundby.machine.bf16 import computes_in_bf16
@@ -55,7 +55,7 @@ def show(settings: Settings) -> Shown:
             ),
         ),
         blocks=(_table(copies), _chart(copies)),
-        observations=tuple(_observations(copies, settings.device)),
+        observations=tuple(_observations(copies, settings.device, cpu_threads(settings))),
         data={
             "elements": elements,
             "computes_in_bf16": computes_in_bf16(settings.device),
@@ -138,7 +138,7 @@ def _table(copies: tuple[Copy, ...]) -> LabTable:
     )
 
 
-def _observations(copies: tuple[Copy, ...], device: str) -> Iterator[Line]:
+def _observations(copies: tuple[Copy, ...], device: str, threads: int | None) -> Iterator[Line]:
     full, half = copies
     for one in copies:
         if one.time is None:
@@ -155,7 +155,7 @@ def _observations(copies: tuple[Copy, ...], device: str) -> Iterator[Line]:
             fp32=f"{50 * torch.finfo(torch.float32).eps:.6f}%",
         )
     )
-    yield from noise_notes([one.time for one in copies if one.time is not None])
+    yield from noise_notes([one.time for one in copies if one.time is not None], threads=threads)
 
 
 def _compared(full: Copy, full_time: CallTime, half: Copy, half_time: CallTime) -> str:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from boundby.labs.fusion_keeping import ELEMENTS, Found, Way, eager_passes, fused_passes, measure
-from boundby.labs.lab import Settings
-from boundby.labs.rows import noise_notes, times_data
+from boundby.labs.lab import Settings, cpu_threads
+from boundby.labs.rows import is_unsteady, noise_notes, times_data
 from boundby.labs.sentences import followed_by
 from boundby.report.chart import Axis, Bar, Chart
 from boundby.report.demonstration import LabTable, Line, Shown
 from boundby.results.call_time import CallTime
 from boundby.results.language import tr
 from boundby.results.units import format_number, format_time
+
+# All that is done twice takes twice as long; a little more is the clock's.
+_AT_MOST_TWICE = 2.2
 
 
 def show(settings: Settings) -> Shown:
@@ -26,7 +29,7 @@ def show(settings: Settings) -> Shown:
             ),
         ),
         blocks=(_kept_table(found), _passes_table(found), _times_table(found), _chart(found)),
-        observations=tuple(_observations(found, quick=settings.quick)),
+        observations=tuple(_observations(found, quick=settings.quick, threads=cpu_threads(settings))),
         data=_as_data(found),
     )
 
@@ -92,7 +95,7 @@ def _missing(found: Found) -> str:
     return tr("not possible") if found.failure else tr("left out")
 
 
-def _observations(found: Found, *, quick: bool) -> Iterator[Line]:
+def _observations(found: Found, *, quick: bool, threads: int | None) -> Iterator[Line]:
     keeping, again = found.ways
     yield Line(
         text=tr(
@@ -141,7 +144,8 @@ def _observations(found: Found, *, quick: bool) -> Iterator[Line]:
                 "One kernel each takes torch.compile, which a quick run leaves out. Without --quick it is timed here."
             )
         )
-    yield from noise_notes([time for way in found.ways for time in (way.eager, way.fused) if time is not None])
+    times = [time for way in found.ways for time in (way.eager, way.fused) if time is not None]
+    yield from noise_notes(times, threads=threads)
 
 
 def _fused_times(keeping: Way, again: Way, kept_time: CallTime, again_time: CallTime) -> str:
@@ -154,8 +158,18 @@ def _fused_times(keeping: Way, again: Way, kept_time: CallTime, again_time: Call
         ratio=format_number(ratio, digits=2),
         passes=format_number(passes_ratio, digits=2),
     )
+    if is_unsteady(again_time, kept_time):
+        return followed_by(told, tr("That differs too much from turn to turn to say why."))
     if ratio <= 1.25 * passes_ratio:
         return told
+    if ratio > _AT_MOST_TWICE:
+        return followed_by(
+            told,
+            tr(
+                "Computing the sigmoids twice can at most double the time: something else slows it on this machine, "
+                "and what that is is not known from these times."
+            ),
+        )
     return followed_by(
         told,
         tr(
@@ -169,7 +183,7 @@ def _chart(found: Found) -> Chart:
     for way in found.ways:
         for group, total in ((tr("op by op"), eager_passes(way)), (tr("one kernel each"), fused_passes(way))):
             bars.append(
-                Bar(category=f"{way.label}, {group}", value=total, group=group, look="modelled", label=f"{total:g}n")
+                Bar(category=f"{way.label}, {group}", value=total, group=group, look="counted", label=f"{total:g}n")
             )
     return Chart(
         name="fusion-recompute",

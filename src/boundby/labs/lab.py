@@ -54,11 +54,17 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A demonstration before it is run: its name in JSON, its title, and the module whose ``show`` runs it."""
+    """A demonstration before it is run: its name in JSON, its title, and the module whose ``show`` runs it.
+
+    ``is_timed`` is False of one that times nothing by itself; of one with ``quick_sizes`` a quick run leaves the
+    largest sizes out.
+    """
 
     name: str
     title: Callable[[], str]
     module: str
+    is_timed: bool = True
+    quick_sizes: bool = False
 
     def show(self, settings: Settings) -> Shown:
         """Loads and runs it."""
@@ -145,6 +151,15 @@ def lab_device(lab: Lab, asked: str | None) -> str:
     from boundby.timing.device import default_device, device_of
 
     return default_device() if asked is None else device_of(asked).kind
+
+
+def cpu_threads(settings: Settings) -> int | None:
+    """Over how many threads torch divides an op on the CPU; None where the work is on another device."""
+    if settings.device != "cpu":
+        return None
+    import torch
+
+    return torch.get_num_threads()
 
 
 def run_demonstrations(

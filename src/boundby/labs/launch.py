@@ -13,11 +13,13 @@ LAB = Lab(
             name="scaling-laws",
             title=lambda: tr("Amdahl against Gustafson"),
             module="boundby.labs.launch_laws",
+            is_timed=False,
         ),
         Entry(
             name="decode-launches",
             title=lambda: tr("Launches in one decode step, on paper"),
             module="boundby.labs.launch_decode",
+            is_timed=False,
         ),
         Entry(
             name="cost-per-call",

@@ -23,6 +23,9 @@ from boundby.results.units import (
     format_time,
 )
 
+# Times that grow by less over all fitted sizes say nothing of a rate.
+_HARDLY_GROWS = 2.0
+
 
 def show(settings: Settings) -> Shown:
     """Times np.add into a given output over sizes, and the same elements in many calls and in one."""
@@ -139,9 +142,7 @@ def _observations(found: Found) -> list[Line]:
         _split_observation(found),
     ]
     if fit.rate_per_s is None or fit.half_at is None:
-        lines.append(
-            tr("No rate can be fitted: up to {n} elements the time hardly grows with n here.", n=f"{FITTED[-1]:,}")
-        )
+        lines.append(_no_rate(found))
     else:
         lines += [
             tr(
@@ -170,6 +171,18 @@ def _observations(found: Found) -> list[Line]:
     )
     noise = noise_notes([*found.times.values(), found.many, found.one], one_thread=True)
     return [*(Line(text=text, timed=True) for text in lines), Line(text=rest), *noise]
+
+
+def _no_rate(found: Found) -> str:
+    grown = found.times[FITTED[-1]].fastest_s / found.times[FITTED[0]].fastest_s
+    if grown <= _HARDLY_GROWS:
+        return tr("No rate can be fitted: up to {n} elements the time hardly grows with n here.", n=f"{FITTED[-1]:,}")
+    return tr(
+        "No rate can be fitted: up to {n} elements the time grows {times}-fold, but too unsteadily for a fixed cost "
+        "and a rate. Something else ran on this machine; run it again.",
+        n=f"{FITTED[-1]:,}",
+        times=format_number(grown, digits=2),
+    )
 
 
 def _split_observation(found: Found) -> str:

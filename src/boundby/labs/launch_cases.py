@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from boundby.llm.decode import DecodeEstimate, LaunchCost, estimate_decode
 from boundby.llm.engines import Partition
@@ -32,8 +33,15 @@ def launch_rows(estimates: Sequence[DecodeEstimate]) -> Iterator[LaunchCost]:
 
 
 def launch_cost(estimate: DecodeEstimate, partition: str) -> LaunchCost:
-    """The estimate's row of that partition."""
-    return next(one for one in estimate.launch_costs if one.partition == partition)
+    """The estimate's row of that partition; the one launch of a megakernel, which any step needs, costs nothing here.
+
+    It is issued while the step before still computes.
+    """
+    row = next(one for one in estimate.launch_costs if one.partition == partition)
+    if row.launches > 1:
+        return row
+    gpu_s = row.serial_s - row.launch_s
+    return replace(row, serial_s=gpu_s, overlapped_s=gpu_s, overhead=0.0)
 
 
 def partition_name(name: Partition) -> str:

@@ -21,6 +21,7 @@ from boundby.labs.launch_cures import cures, measured_here
 from boundby.llm.decode import ASSUMED_LAUNCH_S, DecodeEstimate, LaunchCost
 from boundby.llm.kernels import AT_END, LISTS
 from boundby.report.chart import Axis, Bar, Chart
+from boundby.report.decode_words import kernel_words
 from boundby.report.demonstration import LabTable, Line, Shown
 from boundby.results.language import tr
 from boundby.results.units import format_count, format_percent, format_time
@@ -54,11 +55,11 @@ def show(settings: Settings) -> Shown:
                 "A layer is {unfused} kernels unfused ({unfused_kernels}) and {fused} fused ({fused_kernels}); after "
                 "the last layer {last} more follow ({last_kernels}). A megakernel is one launch.",
                 unfused=str(len(LISTS["unfused"])),
-                unfused_kernels="; ".join(name for name, _ in LISTS["unfused"]),
+                unfused_kernels="; ".join(kernel_words(name) for name, _ in LISTS["unfused"]),
                 fused=str(len(LISTS["fused"])),
-                fused_kernels="; ".join(name for name, _ in LISTS["fused"]),
+                fused_kernels="; ".join(kernel_words(name) for name, _ in LISTS["fused"]),
                 last=str(len(AT_END)),
-                last_kernels="; ".join(AT_END),
+                last_kernels="; ".join(map(kernel_words, AT_END)),
             ),
             tr(
                 "Each launch costs {costs} µs, as given.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,8 @@ import torch
 import boundby
 from boundby.labs import measure_matmul
 from boundby.labs.lab import Settings
-from boundby.labs.rows import last_flat, noise_notes, times_data
+from boundby.labs.rows import goes_down, last_flat, noise_notes, times_data
+from boundby.labs.sentences import followed_by
 from boundby.report.chart import Axis, Chart
 from boundby.report.chart import Line as Curve
 from boundby.report.demonstration import LabTable, Line, Shown
@@ -29,6 +31,8 @@ QUICK_POWERS = (10, 12, 14, 16, 18, 20, 22, 24, 25)
 MEMORY_POWER = 24
 # The factor keeps the size of a number for ever, however many rounds multiply by it.
 FACTOR = -1.0
+# Rates of large arrays within this factor of each other are one bandwidth.
+_AGREE = 1.25
 # An A100's dense 16-bit peak (FLOP/s) and the bandwidth of its 40 GB (byte/s). Source: NVIDIA A100 datasheet (2020).
 A100_FLOPS_PER_S, A100_BYTES_PER_S = 312e12, 1.555e12
 
@@ -83,6 +87,12 @@ def memory_bandwidth(found: Sequence[Multiply]) -> float:
     return median([one.bytes_per_s for one in found if one.power >= MEMORY_POWER])
 
 
+def bandwidth_range(found: Sequence[Multiply]) -> tuple[float, float]:
+    """The lowest and the highest of the rates that ``memory_bandwidth`` is the median of, bytes a second."""
+    rates = [one.bytes_per_s for one in found if one.power >= MEMORY_POWER]
+    return min(rates), max(rates)
+
+
 def cache_levels(found: Sequence[Multiply]) -> tuple[Level, ...]:
     """The stretches of sizes with about one rate, as clear as they are on this machine; none where there are none."""
     return bandwidth_levels(
@@ -120,15 +130,7 @@ def show(settings: Settings) -> Shown:
         blocks=(
             _table(found),
             _chart(found, bandwidth, levels),
-            Line(
-                text=tr(
-                    "Peak {peak}, bandwidth {bandwidth}: the ridge point of this machine is {ridge} FLOP/byte.",
-                    peak=format_si(peak, "FLOP/s"),
-                    bandwidth=format_si(bandwidth, "B/s"),
-                    ridge=format_number(ridge, digits=2),
-                ),
-                timed=True,
-            ),
+            Line(text=_ridge_told(found, bandwidth, peak), timed=True),
             Line(
                 text=tr(
                     "For comparison, an A100 in 16 bits, by its data sheet: {peak} over {bandwidth} is about {ridge} "
@@ -145,8 +147,12 @@ def show(settings: Settings) -> Shown:
         ),
         data={
             "bytes_per_s": bandwidth,
+            "bytes_per_s_low": bandwidth_range(found)[0],
+            "bytes_per_s_high": bandwidth_range(found)[1],
             "peak_flops_per_s": peak,
             "ridge_flop_per_byte": ridge,
+            "ridge_flop_per_byte_low": peak / bandwidth_range(found)[1],
+            "ridge_flop_per_byte_high": peak / bandwidth_range(found)[0],
             "levels": [
                 {"up_to_bytes": one.largest_bytes, "bytes_per_s": one.bytes_per_s.value, "open_ended": one.open_ended}
                 for one in levels
@@ -154,6 +160,26 @@ def show(settings: Settings) -> Shown:
             "rows": [_row_data(one) for one in found],
         },
     )
+
+
+def _ridge_told(found: Sequence[Multiply], bandwidth: float, peak: float) -> str:
+    """The ridge point with its range, and what it was made of."""
+    low, high = bandwidth_range(found)
+    told = tr(
+        "Peak {peak}; bandwidth {bandwidth}, the median of the rows {rows} ({low} to {high}): the ridge point of this "
+        "machine is {ridge} FLOP/byte ({least} to {most}).",
+        peak=format_si(peak, "FLOP/s"),
+        bandwidth=format_si(bandwidth, "B/s"),
+        rows=", ".join(f"2^{one.power}" for one in found if one.power >= MEMORY_POWER),
+        low=format_si(low, "B/s"),
+        high=format_si(high, "B/s"),
+        ridge=format_number(peak / bandwidth, digits=2),
+        least=format_number(peak / high, digits=2),
+        most=format_number(peak / low, digits=2),
+    )
+    if high <= _AGREE * low:
+        return told
+    return followed_by(told, tr("These rows disagree: take the range and not the one number."))
 
 
 def _row_data(one: Multiply) -> dict[str, Any]:
@@ -190,11 +216,20 @@ def _table(found: Sequence[Multiply]) -> LabTable:
 
 def _observations(found: Sequence[Multiply], bandwidth: float, levels: Sequence[Level], ridge: float) -> list[Line]:
     first = found[0]
-    flat = found[last_flat([one.time for one in found])]
+    times = [one.time for one in found]
+    flat = found[last_flat(times)]
     best = max(found, key=lambda one: one.bytes_per_s)
     large = [one for one in found if one.power >= MEMORY_POWER]
     told = []
-    if flat is not first:
+    if goes_down(times[: found.index(flat) + 1]):
+        told.append(
+            tr(
+                "Up to 2^{power} elements the time goes down somewhere as the array grows: too unsteady to say what a "
+                "call costs, and the GB/s of those rows are no bandwidth.",
+                power=str(flat.power),
+            )
+        )
+    elif flat is not first:
         told.append(
             tr(
                 "Up to 2^{power} elements the time hardly moves ({first} to {last}): the cost of the call binds, and "
@@ -228,7 +263,14 @@ def _observations(found: Sequence[Multiply], bandwidth: float, levels: Sequence[
             )
         )
     caches = [one for one in levels if not one.open_ended]
-    if caches:
+    if caches and _goes_up_and_down(found):
+        told.append(
+            tr(
+                "The curve falls and rises again, so that where a cache ends cannot be told from it: something else "
+                "ran on this machine."
+            )
+        )
+    elif caches:
         told.append(
             tr(
                 "Flat stretches of the curve end at {plateaus}: there a cache ends, and a slower one or the memory "
@@ -259,6 +301,17 @@ def _observations(found: Sequence[Multiply], bandwidth: float, levels: Sequence[
         )
     )
     return [Line(text=text, timed=True) for text in told]
+
+
+def _goes_up_and_down(found: Sequence[Multiply]) -> bool:
+    """Whether the rate, once it has been highest, rises clearly again: neither a cache nor memory does that."""
+    rates = [one.bytes_per_s for one in found]
+    least = math.inf
+    for rate in rates[rates.index(max(rates)) :]:
+        if rate > 1.25 * least:
+            return True
+        least = min(least, rate)
+    return False
 
 
 def _first_at(found: Sequence[Multiply], level: Level) -> float:

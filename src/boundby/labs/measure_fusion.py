@@ -9,7 +9,7 @@ from typing import Any
 import boundby
 from boundby.labs.lab import Settings
 from boundby.labs.measure_pairs import Pair, cosines, gelu, multiply_add, softmax
-from boundby.labs.rows import noise_notes, times_data
+from boundby.labs.rows import is_unsteady, noise_notes, ratio_band, times_data
 from boundby.report.chart import Axis, Bar, Chart
 from boundby.report.demonstration import LabTable, Line, Shown
 from boundby.results.call_time import CallTime
@@ -24,6 +24,10 @@ SCORES = (32 * 4 * 96, 96)
 QUICK_SCORES = (8 * 4 * 96, 96)
 # Where a function moves fewer bytes a second than this share of what a plain sum moves, the function binds.
 FUNCTION_BOUND = 0.6
+# One op that is not this many times as fast as several is slower, and its arithmetic, which they do too, is no cause.
+_SLOWER = 0.9
+# Two cosines take about twice as long as one, whether memory binds them or the cosine.
+_ABOUT_TWICE = (1.6, 2.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +57,12 @@ class Found:
     @property
     def time_ratio_band(self) -> tuple[float, float]:
         """The least and the most that the ratio was in one turn, or by the fastest rounds of both."""
-        turns = zip(self.time.rounds_s, self.fused_time.rounds_s, strict=False)
-        ratios = [self.time_ratio, *(several / one for several, one in turns)]
-        return min(ratios), max(ratios)
+        return ratio_band(self.time, self.fused_time)
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Whether the ratio of times says nothing of a cause, since turns disagree on it."""
+        return is_unsteady(self.time, self.fused_time)
 
     @property
     def fused_bytes_per_s(self) -> float:
@@ -182,7 +189,25 @@ def _observations(found: Sequence[Found]) -> list[Line]:
         "ratio": format_number(cosine.time_ratio, digits=2),
         "rate": format_si(cosine.fused_bytes_per_s, "B/s"),
     }
-    if _binds(cosine, plain):
+    if cosine.is_unsteady:
+        told.append(
+            tr(
+                "cos(cos(x)) takes {ratio} times as long as cos(x) by the fastest rounds, {low} to {high} turn by "
+                "turn: too unsteady to say what binds.",
+                ratio=values["ratio"],
+                low=format_number(cosine.time_ratio_band[0], digits=2),
+                high=format_number(cosine.time_ratio_band[1], digits=2),
+            )
+        )
+    elif not _ABOUT_TWICE[0] <= cosine.time_ratio <= _ABOUT_TWICE[1]:
+        told.append(
+            tr(
+                "cos(cos(x)) takes {ratio} times as long as cos(x), which moves {rate}. Twice the work and twice the "
+                "passes would be 2: this machine shows otherwise, and why is not known from these times.",
+                **values,
+            )
+        )
+    elif _binds(cosine, plain):
         told.append(
             tr(
                 "cos(cos(x)) takes {ratio} times as long as cos(x), which moves {rate}: the cosine binds, not memory, "
@@ -215,7 +240,26 @@ def _observed(one: Found, plain: Found) -> str:
         "rate": format_si(one.fused_bytes_per_s, "B/s"),
         "plain": format_si(plain.fused_bytes_per_s, "B/s"),
     }
-    if one is not plain and _binds(one, plain):
+    if one.is_unsteady:
+        return tr(
+            "{name}: {passes} times fewer passes, {ratio} times as fast by the fastest rounds, {low} to {high} turn by "
+            "turn: too unsteady to say what binds.",
+            name=values["name"],
+            passes=values["passes"],
+            ratio=values["ratio"],
+            low=format_number(one.time_ratio_band[0], digits=2),
+            high=format_number(one.time_ratio_band[1], digits=2),
+        )
+    if one.time_ratio < _SLOWER:
+        return tr(
+            "{name}: {passes} times fewer passes and yet slower, {ratio} times as fast. As one op it moves {rate}: "
+            "this machine has a slow kernel for it, or shows otherwise for a reason that these times do not tell.",
+            name=values["name"],
+            passes=values["passes"],
+            ratio=values["ratio"],
+            rate=values["rate"],
+        )
+    if one is not plain and one.time_ratio <= 1.25 * one.passes_ratio and _binds(one, plain):
         return tr(
             "{name}: {passes} times fewer passes, {ratio} times as fast. As one op it moves {rate}, where a*b + c "
             "moves {plain}: its arithmetic binds, not memory, so that the ratio of passes does not say what fusing "
@@ -259,7 +303,7 @@ def _chart(found: Sequence[Found]) -> Chart:
             bar
             for one in found
             for bar in (
-                Bar(category=f"{one.pair.name}, {passes}", value=one.passes_ratio, group=passes, look="modelled"),
+                Bar(category=f"{one.pair.name}, {passes}", value=one.passes_ratio, group=passes, look="counted"),
                 Bar(
                     category=f"{one.pair.name}, {times}",
                     value=one.time_ratio,

@@ -10,7 +10,7 @@ import torch
 
 import boundby
 from boundby.labs.lab import Settings
-from boundby.labs.rows import last_flat, noise_notes, times_data
+from boundby.labs.rows import goes_down, last_flat, noise_notes, times_data
 from boundby.report.chart import Axis, Chart
 from boundby.report.chart import Line as Curve
 from boundby.report.demonstration import LabTable, Line, Shown
@@ -127,8 +127,19 @@ def _table(products: Sequence[Product]) -> LabTable:
 def _observations(products: Sequence[Product], peak: Product) -> list[Line]:
     first = products[0]
     told = []
-    flat = products[last_flat([one.time for one in products])]
-    if flat is not first:
+    times = [one.time for one in products]
+    flat = products[last_flat(times)]
+    if goes_down(times[: products.index(flat) + 1]):
+        told.append(
+            tr(
+                "Up to n = {flat} the time goes down somewhere as the work grows ({least} to {most}): too unsteady to "
+                "say what a call costs.",
+                flat=str(flat.n),
+                least=format_time(min(one.time.fastest_s for one in products if one.n <= flat.n), digits=2),
+                most=format_time(max(one.time.fastest_s for one in products if one.n <= flat.n), digits=2),
+            )
+        )
+    elif flat is not first:
         told.append(
             tr(
                 "From n = {first} to n = {flat} the work grows {work}-fold and the time {time}-fold: the cost of a "

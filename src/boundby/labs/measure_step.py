@@ -208,7 +208,7 @@ def _observed_at_batch_1(first: Step, second: Step) -> str:
     ratio = _ratio(first, second)
     turns = [two / one for one, two in zip(first.time.rounds_s, second.time.rounds_s, strict=False)]
     in_turns = median(turns) if turns else ratio
-    if max(ratio, in_turns) > SAME_RATIO * min(ratio, in_turns):
+    if max(ratio, in_turns) > SAME_RATIO * min(ratio, in_turns) or ratio < 1 / SAME_RATIO:
         return tr(
             "From batch 1 to 2 the work doubles and the time grows {ratio}-fold by the fastest rounds, {turns}-fold "
             "turn by turn: too unsteady to say how much of a step is fixed cost.",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import boundby
-from boundby.labs import measure_matmul
+from boundby.labs import measure_matmul, measure_step
 from boundby.labs.base_model import GPTConfig, count_parameters
 from boundby.labs.lab import Settings
 from boundby.labs.rows import noise_notes, times_data
@@ -28,6 +29,8 @@ LONGEST_STEP_S = 2.5
 # Up to this width a step is counted by running it; wider ones are counted on paper before they are run.
 WIDEST_AT_ONCE = 128
 LONGEST_QUICK_STEP_S = 0.5
+# Shares of the peak within this factor of each other are the same.
+_SAME_SHARE = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,17 +84,38 @@ def _widths(settings: Settings) -> list[Width]:
     for done, width in enumerate(widths):
         # The widest take most of the time.
         settings.progress((done / len(widths)) ** 2)
-        found.append(_measured(width, found[-1] if found else None, longest_s=longest, round_s=settings.round_s))
+        found.append(
+            _measured(
+                width,
+                found[-1] if found else None,
+                known_s=_timed_before(settings, width),
+                longest_s=longest,
+                round_s=settings.round_s,
+            )
+        )
     return found
 
 
-def _measured(width: int, before: Width | None, *, longest_s: float, round_s: float) -> Width:
-    """The width counted, and timed where one step is not expected to take longer than ``longest_s``."""
+def _timed_before(settings: Settings, width: int) -> float | None:
+    """Seconds that demonstration 4 of the same run found this very step to take; None where it did not time it."""
+    rows = settings.earlier.get(measure_step.NAME, {}).get("rows", ())
+    if width != GPTConfig().d_model:
+        return None
+    return next((row["time_s"] for row in rows if row["batch"] == BATCH), None)
+
+
+def _measured(
+    width: int, before: Width | None, *, known_s: float | None = None, longest_s: float, round_s: float
+) -> Width:
+    """The width counted, and timed where one step is not expected to take longer than ``longest_s``.
+
+    What to expect is what the step is known to take (``known_s``), else what the width before it makes of it.
+    """
     config = GPTConfig(d_model=width)
     step = TrainingStep(config, batch=BATCH, device="cpu" if width <= WIDEST_AT_ONCE else "meta")
     step()
     flops, parameters = step.count().matmul_flops, count_parameters(step.model)
-    expected_s = None if before is None else before.expected_for(flops)
+    expected_s = known_s if known_s is not None or before is None else before.expected_for(flops)
     if expected_s is not None and expected_s > longest_s:
         return Width(width=width, parameters=parameters, flops=flops, time=None, expected_s=expected_s)
     if width > WIDEST_AT_ONCE:
@@ -183,22 +207,45 @@ def _observed(found: Sequence[Width], timed: Sequence[Width], peak: float) -> It
             flops=format_number(last.flops / first.flops),
             time=format_number(grown),
         )
-    shares = [one.flops_per_s / peak for one in timed if one.flops_per_s is not None]
-    if shares[-1] > 1.1 * shares[0]:
-        yield tr(
+    if last is not first:
+        yield _shares_told(timed, [one.flops_per_s / peak for one in timed if one.flops_per_s is not None])
+
+
+def _shares_told(timed: Sequence[Width], shares: Sequence[float]) -> str:
+    """How the share of the peak goes over the widths that were timed, two or more of them."""
+    best, least = max(shares), min(shares)
+    if best > _SAME_SHARE * shares[0] and all(_SAME_SHARE * then >= one for one, then in pairwise(shares)):
+        return tr(
             "The share of the peak rises from {first} to {last}: the wider the model, the more of a step is large "
             "matrix products, and the less its ops cost beside them.",
             first=format_percent(shares[0]),
             last=format_percent(shares[-1]),
         )
-    else:
-        yield tr(
-            "The share of the peak does not rise here, from {first} to {last}: at batch {batch} the ops' cost is small "
-            "already, or something else ran on this machine.",
+    place = shares.index(best)
+    up = all(_SAME_SHARE * then >= one for one, then in pairwise(shares[: place + 1]))
+    down = all(one >= then / _SAME_SHARE for one, then in pairwise(shares[place:]))
+    if best > _SAME_SHARE * shares[0] and up and down:
+        return tr(
+            "The share of the peak rises from {first} to {best} at width {width}, and after it falls to {last}.",
             first=format_percent(shares[0]),
+            best=format_percent(best),
+            width=str(timed[place].width),
             last=format_percent(shares[-1]),
-            batch=str(BATCH),
         )
+    if best > _SAME_SHARE * shares[0]:
+        return tr(
+            "The share of the peak goes up and down, between {least} and {best}: too unsteady to say how it depends on "
+            "the width.",
+            least=format_percent(least),
+            best=format_percent(best),
+        )
+    return tr(
+        "The share of the peak does not rise here, from {first} to {last}: at batch {batch} the ops' cost is small "
+        "already, or something else ran on this machine.",
+        first=format_percent(shares[0]),
+        last=format_percent(shares[-1]),
+        batch=str(BATCH),
+    )
 
 
 def _chart(timed: Sequence[Width], peak: float) -> Chart:

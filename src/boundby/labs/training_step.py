@@ -21,7 +21,11 @@ class TrainingStep:
     """
 
     def __init__(self, config: GPTConfig, *, batch: int, device: str = "cpu") -> None:
-        self.model = GPT(config, seed=0).to(device)
+        made = GPT(config, seed=0)
+        is_tied = made.head.weight is made.tok.weight
+        self.model = made.to(device)
+        if is_tied:  # a move to another device may have made two of the table
+            self.model.head.weight = self.model.tok.weight
         self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
         generator = torch.Generator().manual_seed(batch)
         tokens = torch.randint(config.vocab_size, (batch, config.block_size + 1), generator=generator).to(device)

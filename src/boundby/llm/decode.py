@@ -348,8 +348,7 @@ def _launch_cost(setting: _Setting, partition: Partition, launch_s: float) -> La
             setting.model, setting.hardware, setting.work, partition=partition, devices=setting.devices
         )
     )
-    # One launch is what any step needs, and it is issued while the one before it still computes.
-    issued = launches * launch_s if launches > 1 else 0.0
+    issued = launches * launch_s
     return LaunchCost(
         partition=partition,
         launches=launches,
@@ -425,6 +424,15 @@ def _notes(
                 "The context of {context} tokens is beyond the {longest_context} of the config.",
                 context=f"{setting.work.context:,.0f}",
                 longest_context=f"{model.longest_context:,}",
+            )
+        )
+    if setting.devices > 1 and any(layer.query_heads % setting.devices for layer in model.layers):
+        notes.append(
+            tr(
+                "{devices} devices do not divide the attention heads ({heads}) evenly: engines refuse that, or leave "
+                "some devices with less. The times here are of an even division.",
+                devices=f"{setting.devices:g}",
+                heads=", ".join(str(one) for one in dict.fromkeys(layer.query_heads for layer in model.layers)),
             )
         )
     if no_peak:

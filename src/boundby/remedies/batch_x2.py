@@ -40,19 +40,22 @@ def title() -> str:
 
 def predict(evidence: Evidence) -> Prediction:
     """Twice the step's time less what does not grow: overhead, host code, the optimizer, bytes of weights."""
+    from_outside = bool(evidence.facts.loaders)
     if known_share(evidence.report) < LEAST_KNOWN:
-        return CannotTell(tr("too little of the step is accounted for"), change=_change())
+        return CannotTell(
+            tr("too little of the step is accounted for"), change=_change(evidence), from_outside=from_outside
+        )
     growth = _Growth(evidence).of_step()
     fixed = interval(2.0 - growth.value, 2.0 - growth.high, 2.0 - growth.low)
     twice, more = sample_speedup(growth, WORK_FACTOR), sample_speedup(growth, FURTHER_FACTOR)
-    from_outside = bool(evidence.facts.loaders)
     return Predicted(
         speedup=twice.value,
         low=twice.low,
         high=twice.high,
         reason=tr(
-            "the time of a sample; {fixed} of the step ({least} to {most}) does not grow with the batch: dispatch, "
-            "host code, the optimizer, reading weights; with four times the batch {more}x ({low}-{high})",
+            "the time of a sample; {fixed} of the step ({least} to {most}) does not grow with the batch: {parts}; with "
+            "four times the batch {more}x ({low}-{high})",
+            parts=_fixed_parts(evidence),
             fixed=f"{max(0.0, fixed.value):.0%}",
             least=f"{max(0.0, fixed.low):.0%}",
             most=f"{fixed.high:.0%}",
@@ -60,15 +63,23 @@ def predict(evidence: Evidence) -> Prediction:
             low=f"{more.low:.3g}",
             high=f"{more.high:.3g}",
         ),
-        change=_change()
+        change=_change(evidence)
         if from_outside
-        else tr("{change}; boundby try cannot do it, for no DataLoader makes the batches", change=_change()),
+        else tr("{change}; boundby try cannot do it, for no DataLoader makes the batches", change=_change(evidence)),
         changes_numbers=CHANGES_NUMBERS,
         from_outside=from_outside,
     )
 
 
-def _change() -> str:
+def _fixed_parts(evidence: Evidence) -> str:
+    if any(row.phase == "optimizer" for row in evidence.report.ops):
+        return tr("dispatch, host code, the optimizer, reading weights")
+    return tr("dispatch, host code, reading weights")
+
+
+def _change(evidence: Evidence) -> str:
+    if evidence.report.step.kind != "training":
+        return tr("double the batch size")
     return tr(
         "double the batch size; steps are others then, so learning rate and number of steps are to be chosen anew"
     )

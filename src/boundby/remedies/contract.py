@@ -68,10 +68,14 @@ class NotApplicable:
 
 @dataclass(frozen=True, slots=True)
 class CannotTell:
-    """Why nothing can be predicted although the remedy may apply; the way to know is to try."""
+    """Why nothing can be predicted although the remedy may apply; the way to know is to try.
+
+    ``from_outside`` says whether a trial can make the change to the unmodified script.
+    """
 
     reason: str
     change: str = ""
+    from_outside: bool = True
 
 
 Prediction = Predicted | NotApplicable | CannotTell

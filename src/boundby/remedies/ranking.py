@@ -76,12 +76,26 @@ def predict_all(evidence: Evidence) -> tuple[Remedy, ...]:
         if isinstance(prediction, NotApplicable):
             continue
         if isinstance(prediction, CannotTell):
-            found.append(Remedy(name=module.NAME, title=module.title(), why=prediction.reason))
+            found.append(
+                Remedy(
+                    name=module.NAME,
+                    title=module.title(),
+                    why=prediction.reason,
+                    from_outside=prediction.from_outside,
+                )
+            )
             continue
         prediction = no_finer(prediction)
         advice = advice_for(prediction)
         found.append(
-            Remedy(name=module.NAME, title=module.title(), predicted=prediction, why=prediction.reason, advice=advice)
+            Remedy(
+                name=module.NAME,
+                title=module.title(),
+                predicted=prediction,
+                why=prediction.reason,
+                advice=advice,
+                from_outside=prediction.from_outside,
+            )
         )
     return tuple(sorted(found, key=_rank))
 

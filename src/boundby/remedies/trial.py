@@ -48,7 +48,7 @@ class TooShort(TrialFailed):
     """The script ended as it should, after ``steps`` steps in all, before there were enough turns."""
 
     def __init__(self, steps: int) -> None:
-        super().__init__(tr("the script ended by itself; let it run for more steps, before there was a result"))
+        super().__init__(tr("the script ended by itself before there was a result; let it run for more steps"))
         self.steps = steps
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Look = Literal["measured", "modelled", "datasheet"]
+# ``counted``: exact, by counting, as ops and passes over memory are; ``given``: told by the user.
+Look = Literal["measured", "counted", "given", "modelled", "datasheet"]
 Scale = Literal["linear", "log", "category"]
 
 

@@ -48,7 +48,13 @@ def place_text(value: float, axis: Axis) -> str:
 
 def look_text(look: Look) -> str:
     """How a value was got, in a word."""
-    return {"measured": tr("measured"), "modelled": tr("modelled"), "datasheet": tr("from a datasheet")}[look]
+    return {
+        "measured": tr("measured"),
+        "counted": tr("counted"),
+        "given": tr("given"),
+        "modelled": tr("modelled"),
+        "datasheet": tr("from a datasheet"),
+    }[look]
 
 
 def line_readings(chart: Chart, line: Line) -> list[list[str]]:

@@ -95,7 +95,8 @@ def _parts(check: Check, width: int, unicode: bool, next_command: str | None) ->
         yield bullets(((note, "") for note in notes), mark="  !", mark_width=_INDENT, style="yellow")
     if next_command is not None:
         yield ""
-        yield Text(clean(tr("Next     {command}", command=next_command), unicode=unicode))
+        line = clean(tr("Next     {command}", command=next_command), unicode=unicode)
+        yield Text(line, no_wrap=True, overflow="ignore")
 
 
 def _over_table(over: Sequence[Judgement], width: int, *, unicode: bool) -> Table:
@@ -159,6 +160,14 @@ def _remark(judged: Judgement) -> str:
     limit = _limit(judged)
     if judged.state == "unknown" and judged.source == "baseline":
         return tr("{name}: it was {old} in the baseline, and is not known now.", name=_words(judged.of), old=limit)
+    if judged.state == "unknown" and _is_ratio(judged):
+        return tr(
+            "{name}: not known, so whether the budget of {limit} is kept is not either. Shares need a step whose "
+            "times settled and whose parts add up, on a machine that was measured: see what `boundby run` says of the "
+            "script, give it more steps, or let nothing else run.",
+            name=judged.name,
+            limit=limit,
+        )
     if judged.state == "unknown":
         return tr(
             "{name}: not known, so whether the budget of {limit} is kept is not either.", name=judged.name, limit=limit

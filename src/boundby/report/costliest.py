@@ -20,6 +20,9 @@ from boundby.results.units import format_percent, format_time
 _SHOWN = 5
 _SHOWN_OPS = 3
 _LONGEST_NAME = 40
+# Of a line that takes this share of a step, a time that is further than this from that share of it is told of.
+_LARGE, _FAR = 0.05, 0.15
+_MOST = 0.5
 # Columns left of the code: beside it a share, a time ("unknown" at worst) and two blanks after each, below it a margin.
 _BESIDE = 16
 _BELOW = 4
@@ -51,10 +54,31 @@ def render_costliest(report: Report, *, width: int, unicode: bool, folder: str |
     ]
     if width >= NARROW:
         yield _beside(rows)
-        return
-    for share, time, details in rows:
-        yield Text("  ").join([Text(""), share, time])
-        yield indented(Text("\n").join(details), _BELOW)
+    else:
+        for share, time, details in rows:
+            yield Text("  ").join([Text(""), share, time])
+            yield indented(Text("\n").join(details), _BELOW)
+    for note in _notes(report, lines, unicode=unicode):
+        yield indented(Text(note, style="dim"))
+
+
+def _notes(report: Report, shown: list[LineRow], *, unicode: bool) -> Iterator[str]:
+    """Which steps the times are of, where that matters, and where the rest of a step is, where that is most of it."""
+    time = report.step.time_s
+    told = sum(line.share for line in shown)
+    if report.step.steps_timed and any(
+        line.share >= _LARGE and abs(line.share * time.median - line.time_s) > _FAR * line.time_s for line in shown
+    ):
+        yield tr("Times and floors are those of the watched steps; shares are of the unwatched step.")
+    everything = sum(line.share for line in report.lines)
+    if told < _MOST and everything < 1.0:
+        yield tr(
+            "These lines are {told} of the step. {others} is in other lines; the other {rest} is outside of ops: "
+            "Python between them, waiting for input, and what no op explains.",
+            told=format_percent(told),
+            others=format_percent(everything - told),
+            rest=format_percent(1.0 - everything),
+        )
 
 
 def _beside(rows: list[tuple[Text, Text, list[Text]]]) -> Table:

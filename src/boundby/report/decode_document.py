@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from boundby.llm.decode import DecodeEstimate, LaunchCost, Step
 from boundby.report.chart import Axis, Bar, Chart, Line, Look
 from boundby.report.decode_page import decode_facts, decode_sentence, turning_points
-from boundby.report.decode_words import bound_words, kernel_words, launch_source_words
+from boundby.report.decode_words import bound_words, kernel_words, launch_source_words, partition_words
 from boundby.report.document import Block, Bullets, Document, Paragraph, Section, Table
 from boundby.results.interval import Interval
 from boundby.results.language import language, tr, trn
@@ -201,7 +201,11 @@ def _step_words(step: Step) -> str:
 def _launches(found: DecodeEstimate) -> Iterator[Block]:
     rows = tuple(found.launch_costs)
     names = [
-        tr("{partition}, {time} a launch", partition=one.partition, time=format_time(one.launch_s, digits=2))
+        tr(
+            "{partition}, {time} a launch",
+            partition=partition_words(one.partition),
+            time=format_time(one.launch_s, digits=2),
+        )
         for one in rows
     ]
     device, launches = tr("device at its floor"), tr("launches")
@@ -223,7 +227,7 @@ def _launches(found: DecodeEstimate) -> Iterator[Block]:
         head=(tr("Cut"), tr("Kernels"), tr("Cost"), tr("Added"), tr("Of it launches"), tr("Hidden"), tr("Tokens/s")),
         rows=tuple(
             (
-                one.partition,
+                partition_words(one.partition),
                 format_count(one.launches),
                 format_time(one.launch_s, digits=2),
                 format_time(one.serial_s),

@@ -15,6 +15,7 @@ from boundby.report.decode_words import (
     fits_words,
     kernel_words,
     launch_source_words,
+    partition_words,
 )
 from boundby.report.page import bullets, heading, indented, page_width, render_page
 from boundby.report.safe_text import clean, elide
@@ -286,7 +287,7 @@ def _launches(costs: Sequence[LaunchCost], batch: int, width: int, *, unicode: b
         low, high = batch / one.serial_s, batch / one.overlapped_s
         ends = [f"{_rounded(end, 3):,.6g}" for end in (low, high)]
         cells = [
-            f"  {one.partition}",
+            f"  {partition_words(one.partition)}",
             format_count(one.launches),
             format_time(one.launch_s, digits=2, unicode=unicode),
             format_time(one.serial_s, unicode=unicode),

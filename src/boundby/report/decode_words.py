@@ -16,6 +16,7 @@ def kernel_words(name: str) -> str:
         "output projection": tr("output projection"),
         "residual": tr("residual"),
         "gate and up": tr("gate and up"),
+        "SiLU x mul": tr("SiLU x mul"),
         "down": tr("down"),
         "residual + norm": tr("residual + norm"),
         "rotary + cache write": tr("rotary + cache write"),
@@ -24,6 +25,11 @@ def kernel_words(name: str) -> str:
         "head": tr("head"),
         "sampling": tr("sampling"),
     }.get(name, name)
+
+
+def partition_words(name: str) -> str:
+    """How a layer is cut into kernels, in the language in use."""
+    return {"unfused": tr("unfused"), "fused": tr("fused"), "megakernel": tr("megakernel")}.get(name, name)
 
 
 def bound_words(bound: str) -> str:

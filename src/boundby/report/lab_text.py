@@ -48,14 +48,15 @@ class Paper:
         return page_width(self.width) - cell_len(self.mark)
 
 
-def render_opening(title: str, machine: str, paper: Paper, *, quick: bool = False) -> str:
+def render_opening(title: str, machine: str, paper: Paper, *, quick: bool = False, smaller: bool = True) -> str:
     """The lab's title, what the mark means, what is left out, and the machine that is timed.
 
     Args:
         title: the lab's title.
-        machine: the machine in a few words.
+        machine: the machine in a few words; empty where nothing is timed.
         paper: what is printed on.
-        quick: whether sizes are left out to be quick.
+        quick: whether rounds are shorter, to be quick.
+        smaller: whether the largest sizes are left out then.
     """
     explained = tr(
         "A line that begins with {mark} holds a timing or what follows from one; all other lines are the same on every "
@@ -64,14 +65,17 @@ def render_opening(title: str, machine: str, paper: Paper, *, quick: bool = Fals
     )
     parts = [Text(clean(title, unicode=paper.unicode), style="bold")]
     parts += _sentence(Line(text=explained), paper)
-    if quick:
-        parts += _sentence(Line(text=quick_note()), paper)
-    parts += _sentence(Line(text=machine, timed=True), paper)
+    if quick and machine:
+        parts += _sentence(Line(text=quick_note(smaller=smaller)), paper)
+    if machine:
+        parts += _sentence(Line(text=machine, timed=True), paper)
     return _printed(parts, paper)
 
 
-def quick_note() -> str:
-    """What ``--quick`` leaves out."""
+def quick_note(*, smaller: bool = True) -> str:
+    """What ``--quick`` leaves out: the largest sizes where ``smaller``."""
+    if not smaller:
+        return tr("Quick: rounds are shorter than without --quick.")
     return tr("Quick: the largest sizes are left out, and rounds are shorter; without --quick they are there.")
 
 

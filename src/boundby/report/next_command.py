@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import os.path
 import shlex
 from itertools import pairwise
@@ -16,11 +17,15 @@ _WITH_VALUE = frozenset(
 
 
 def next_command(report: Report) -> str:
-    """After a run: how to see the file it wrote again or, where it wrote none or a page, how to keep it as data."""
-    place = _output_place(report.tool.command)
-    if place is None or os.path.splitext(report.tool.command[place])[1].lower() not in FORMATS:
+    """After a run: how to see the file it wrote again; to try remedies where that is a page; else how to keep it."""
+    command = report.tool.command
+    place = _output_place(command)
+    if place is None:
         return rerun_command(report, "report.json")
-    return f"boundby show {shlex.quote(report.tool.command[place])}"
+    if os.path.splitext(command[place])[1].lower() in FORMATS:
+        return f"boundby show {_quoted(command[place])}"
+    script = _script_words(command)
+    return rerun_command(report, "report.json") if script is None else _joined(["boundby", "try", *script])
 
 
 def rerun_command(report: Report, output: str) -> str:
@@ -33,13 +38,41 @@ def rerun_command(report: Report, output: str) -> str:
     command = list(report.tool.command)
     start = _options_start(report.tool.command)
     if start is None:
-        return f"boundby run -o {shlex.quote(output)} SCRIPT"
+        return f"boundby run -o {_quoted(output)} SCRIPT"
     place = _output_place(report.tool.command)
     if place is None:
         command[start:start] = ["-o", output]
     else:
         command[place] = output
-    return shlex.join(["boundby", *command[1:]])
+    return _joined(["boundby", *command[1:]])
+
+
+def _joined(words: list[str]) -> str:
+    return " ".join(_quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    """A word for a shell; what is not printable is written as an escape, which survives being shown and copied."""
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + "".join(one if one.isprintable() else _escape(one) for one in escaped) + "'"
+
+
+def _escape(character: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
+
+
+def _script_words(command: tuple[str, ...]) -> list[str] | None:
+    """The script and its arguments, or ``-m`` and a module's, of a `run`; None for another command, or without any."""
+    start = _options_start(command)
+    if start is None or command[start - 1] != "run":
+        return None
+    place = start
+    while place < len(command) and command[place].startswith("-") and command[place] not in ("-m", "--"):
+        place += 2 if command[place] in _WITH_VALUE else 1
+    words = list(command[place:])
+    return words[1:] if words[:1] == ["--"] else words or None
 
 
 def _options_start(command: tuple[str, ...]) -> int | None:

@@ -84,7 +84,8 @@ def render_page(parts: Iterable[RenderableType], *, width: int, color: bool) -> 
         _environ={},
     )
     for part in parts:
-        console.print(part)
+        # A text that ignores the page's width is one to copy, and stays in one line.
+        console.print(part, crop=not (isinstance(part, Text) and part.overflow == "ignore"))
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
 
 

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from boundby.report.page import bullets, heading, indented
-from boundby.report.remedy_words import advice, effect, measured_parts, threshold, times, to_do
+from boundby.report.remedy_words import advice, effect, is_unclear, measured_parts, threshold, times, to_do
 from boundby.report.safe_text import clean
 from boundby.results.language import tr, trn
 from boundby.results.remedy import Measured, PastTrials, Remedy
@@ -92,7 +92,12 @@ def _paragraph(remedy: Remedy, *, unicode: bool) -> Text:
 
 
 def _measured_parts(remedy: Remedy, measured: Measured, *, unicode: bool) -> Iterator[str]:
-    yield tr("{times} measured", times=times(measured))
+    if remedy.took_effect is False:
+        pass  # the times of two equal runs are no result of the remedy
+    elif is_unclear(measured):
+        yield tr("measured, but {unclear}", unclear=times(measured))
+    else:
+        yield tr("{times} measured", times=times(measured))
     if remedy.predicted is not None and remedy.held is not None:
         expected = times(remedy.predicted)
         yield (

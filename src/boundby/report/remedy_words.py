@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from boundby.results.language import tr, trn
@@ -12,12 +13,19 @@ from boundby.results.units import format_number, format_time
 _LONGER_START_S = 1.0
 _SAME_MEMORY = (0.9, 1.1)
 _MUCH_WAITED = 0.05
+# An interval whose ends are further apart than this holds no figure worth telling.
+_UNCLEAR = 3.0
+_LEAST_RATIO = 0.01
+# Relative differences below this are the last bits of fp32, whatever their figure.
+_LEAST_DIFFERENCE = 1e-6
 
 
 def advice(remedy: Remedy) -> str:
     """What to make of a remedy, in a word."""
     if remedy.failed:
         return tr("failed")
+    if remedy.took_effect is False:
+        return tr("no change")
     if remedy.advice == "unknown":
         return tr("unclear") if remedy.measured is not None else tr("try")
     return tr("do") if remedy.advice == "do" else tr("skip")
@@ -35,8 +43,21 @@ def times(speed: Predicted | Measured | None) -> str:
     """How many times as fast, with the interval: ``1.31x (1.22-1.40)``."""
     if speed is None:
         return tr("unknown")
-    value, low, high = (f"{one:#.3g}".rstrip(".") for one in (speed.speedup, speed.low, speed.high))
+    value, low, high = (_ratio(one) for one in (speed.speedup, speed.low, speed.high))
+    if is_unclear(speed):
+        return tr("unclear ({low}-{high}x)", low=low, high=high)
     return f"{value}x ({low}-{high})"
+
+
+def is_unclear(speed: Predicted | Measured) -> bool:
+    """Whether the interval is so wide that a figure within it would only mislead."""
+    return speed.high > _UNCLEAR * speed.low
+
+
+def _ratio(value: float) -> str:
+    if value < _LEAST_RATIO:
+        return f"<{_LEAST_RATIO}"
+    return f"{value:#.3g}".rstrip(".") if value < 100 else f"{value:,.0f}"
 
 
 def measured_parts(remedy: Remedy, measured: Measured, *, unicode: bool = True) -> Iterator[str]:
@@ -87,11 +108,20 @@ def difference(numerics: Numerics) -> str:
             numerics.steps,
             what=what,
         )
-    largest, last = f"{numerics.largest:.0e}", f"{numerics.last:.0e}"
+    largest, last = _apart(numerics.largest), _apart(numerics.last)
     if numerics.first is None or numerics.steps < 2:
         return trn(
             "{what} differ by at most {largest} over {count} step, {last} in the last",
             "{what} differ by at most {largest} over {count} steps, {last} in the last",
+            numerics.steps,
+            what=what,
+            largest=largest,
+            last=last,
+        )
+    if numerics.first == 0:
+        return trn(
+            "{what} equal in the first step; they differ by at most {largest} over {count} step, {last} in the last",
+            "{what} equal in the first step; they differ by at most {largest} over {count} steps, {last} in the last",
             numerics.steps,
             what=what,
             largest=largest,
@@ -102,10 +132,18 @@ def difference(numerics: Numerics) -> str:
         "{what} differ by {first} in the first step, at most {largest} over {count} steps, {last} in the last",
         numerics.steps,
         what=what,
-        first=f"{numerics.first:.0e}" if numerics.first else "0",
+        first=_apart(numerics.first),
         largest=largest,
         last=last,
     )
+
+
+def _apart(difference: float) -> str:
+    """A relative difference in percent, to one digit."""
+    if 0 < difference < _LEAST_DIFFERENCE:
+        return f"<{100 * _LEAST_DIFFERENCE:.4f}%"
+    places = max(0, -math.floor(math.log10(100 * difference))) if difference > 0 else 0
+    return f"{100 * difference:,.{places}f}%"
 
 
 def _costs(measured: Measured, *, unicode: bool) -> Iterator[str]:

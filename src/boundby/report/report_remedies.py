@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from boundby.report.chart import Axis, Bar, Chart, Look
 from boundby.report.document import Block, Bullets, Paragraph, Section, Table
@@ -36,7 +37,11 @@ def _is_dismissed(remedy: Remedy) -> bool:
 
 def _blocks(report: Report) -> Iterator[Block]:
     remedies = report.remedies
-    known = [one for one in remedies if one.predicted is not None or one.measured is not None]
+    known = [
+        replace(one, measured=None) if one.took_effect is False else one  # what changed nothing has no result
+        for one in remedies
+        if one.predicted is not None or (one.measured is not None and one.took_effect is not False)
+    ]
     if known:
         yield _chart(known)
     yield _table(remedies)
@@ -91,6 +96,14 @@ def _summary(remedies: Sequence[Remedy]) -> str:
     return tr("Predicted highest: {name}, {times}.", name=name, times=times(predicted[name]))
 
 
+def _measured(remedy: Remedy) -> str:
+    if remedy.failed:
+        return tr("failed")
+    if remedy.took_effect is False:
+        return tr("no change")
+    return tr("not tried") if remedy.measured is None else times(remedy.measured)
+
+
 def _table(remedies: Sequence[Remedy]) -> Table:
     return Table(
         caption=tr("Remedies, times as fast as the script as it is"),
@@ -100,7 +113,7 @@ def _table(remedies: Sequence[Remedy]) -> Table:
                 one.name,
                 one.title,
                 times(one.predicted),
-                tr("failed") if one.failed else times(one.measured) if one.measured is not None else tr("not tried"),
+                _measured(one),
                 "" if one.held is None else tr("yes") if one.held else tr("no"),
                 advice(one),
             )

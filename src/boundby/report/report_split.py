@@ -122,6 +122,8 @@ def _part(report: Report, part: str) -> tuple[str, str, str, str, str]:
         meaning = trn("the fixed cost of {count} op", "the fixed cost of {count} ops", report.counts.ops)
     if part == "allocation" and report.page_faults is not None:
         meaning = _faults(report) or meaning
+        if report.page_faults.per_step == 0 and value > 0:
+            meaning = tr("page faults in some steps only")
     time = format_time(value * report.step.time_s.median, digits=2) if report.step.steps_timed else ""
     return name, format_percent(value), "", time, meaning
 

@@ -109,6 +109,7 @@ def _chart(scaling: Scaling) -> Chart:
             y=tuple(one.speedup.value for one in points),
             low=tuple(one.speedup.low for one in points),
             high=tuple(one.speedup.high for one in points),
+            look="measured" if scaling.origin == "measured" else "given",
         ),
         _curve(tr("as many times as workers"), lambda n: n, most),
     ]

@@ -114,6 +114,8 @@ def _overhead_parts(report: Report, *, unicode: bool) -> Iterator[tuple[str, flo
     for name, meaning in meanings.items():
         value: float = getattr(parts, name)
         if value >= _FOLDED_BELOW or (name == "allocation" and report.page_faults is not None):
+            if name == "allocation" and report.page_faults and not report.page_faults.per_step and value > 0:
+                meaning = tr("page faults in some steps only")
             yield part_names[name], value, meaning
 
 

@@ -161,9 +161,15 @@ def _steps(report: Report) -> str:
             "training": trn("{count} optimizer step", "{count} optimizer steps", count),
             "inference": trn("{count} module call", "{count} module calls", count),
             "callable": trn("{count} call", "{count} calls", count),
-        }[step.kind]
+        }["inference" if _updates_by_itself(report) else step.kind]
         steps = tr("{steps}; a step is a cycle of {events}", steps=steps, events=events)
     return steps
+
+
+def _updates_by_itself(report: Report) -> bool:
+    """Whether a training step has no optimizer, so that its module calls were what it was found by."""
+    phases = {row.phase for row in report.ops}
+    return report.step.kind == "training" and "backward" in phases and "optimizer" not in phases
 
 
 def _machine(report: Report, *, unicode: bool) -> str:

@@ -126,8 +126,8 @@ class Counts:
 
     ``ops`` counts aten ops below autograd, views included; ``launches`` those that do work. ``saved_bytes`` are unique
     storages kept for backward without parameters and buffers; ``saved_input_bytes`` is the part of it that are the
-    caller's own input tensors. ``graph_breaks`` are the breaks that torch.compile met in the process, up to the end of
-    the watching (None: not looked at).
+    caller's own input tensors. ``graph_breaks`` are the breaks that torch.compile met while it was watched (None: not
+    looked at, or code that was compiled before may hide some).
     """
 
     ops: int = 0

@@ -81,6 +81,7 @@ class Remedy:
     ``took_effect`` is what the trial saw of the change itself (the fused kernel ran, the dtype changed), with
     ``effect`` in words; None where it was not tried or cannot be told. ``failed`` is why a trial gave no result.
     ``held`` says whether the measured speed-up lies in the predicted interval; None where the trial cannot tell.
+    ``from_outside`` says whether a trial can make the change to the unmodified script, as far as is known before it.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Remedy:
     effect: str = ""
     failed: str | None = None
     held: bool | None = None
+    from_outside: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

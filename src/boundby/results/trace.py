@@ -94,8 +94,9 @@ class Trace:
 
     ``step_s`` are wall times of unwatched steps, ``input_s`` the part of each spent waiting for input, ``step_faults``
     the minor page faults of each. ``watched`` are the steps watched for op times. ``graph_breaks`` are the breaks that
-    torch.compile met in the process so far. ``saved_by_line`` is what of ``saved_bytes`` the ops of each (path, line)
-    keep. ``habits`` are what was seen of the script that no ceiling shows.
+    torch.compile met since watching began, None where code compiled before may hide some. ``saved_by_line`` is
+    what of ``saved_bytes`` the ops of each (path, line) keep. ``habits`` are what was seen of the script that no
+    ceiling shows.
     """
 
     kind: StepKind

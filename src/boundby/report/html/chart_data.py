@@ -37,8 +37,14 @@ SHAPES = (
     ("plus", "M12 2h4v3h3v4h-3v3h-4V9H9V5h3Z"),
     ("star", "M14 .8L15.9 5H20L16.8 7.8L18 12.5L14 9.8L10 12.5L11.2 7.8L8 5h4.1Z"),
 )
-_DASHES: dict[Look, tuple[int, ...]] = {"measured": (), "modelled": (7, 4), "datasheet": (2, 3)}
-_FILLS: dict[Look, float] = {"measured": 0.85, "modelled": 0.3, "datasheet": 0.08}
+_DASHES: dict[Look, tuple[int, ...]] = {
+    "measured": (),
+    "counted": (),
+    "given": (),
+    "modelled": (7, 4),
+    "datasheet": (2, 3),
+}
+_FILLS: dict[Look, float] = {"measured": 0.85, "counted": 0.5, "given": 0.85, "modelled": 0.3, "datasheet": 0.08}
 # Radii of marks, in CSS pixels: the largest one's, and the least that can be hit and seen.
 _LARGEST_RADIUS, _LEAST_RADIUS = 16.0, 4.0
 # Where all are of one size, which then says nothing.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from markupsafe import Markup, escape
 from rich.cells import cell_len
 
 from boundby.report.chart import Chart
@@ -20,6 +22,7 @@ from boundby.results.language import tr
 _LONG_CELL = 24
 _SCRIPT_PARTS = ("units", "bokeh", "drawing", "names", "reader", "start")
 _FEW_COLUMNS = 2
+_CODE_SPAN = re.compile(r"`([^`]+)`")
 
 
 def render_html(document: Document) -> str:
@@ -84,11 +87,17 @@ def _template() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["clean"] = lambda text: clean(text, unicode=True)
+    environment.filters["prose"] = _prose
     environment.filters["clean_lines"] = clean_lines
     environment.globals["kind"] = _kind
     environment.globals["tables"] = chart_tables
     environment.globals["long_columns"] = _long_columns
     return environment.get_template("page.html")
+
+
+def _prose(text: str) -> Markup:
+    """A sentence, escaped, with what stands between backticks as code."""
+    return Markup(_CODE_SPAN.sub(r"<code>\1</code>", str(escape(clean(text, unicode=True)))))
 
 
 def _kind(block: Block) -> str:

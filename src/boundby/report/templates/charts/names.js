@@ -6,6 +6,7 @@ class Names {
     this.names = drawing.data.lines.filter(line => line.name_at).map(line => {
       const name = added(drawing.element, `name ${line.name_at}`);
       name.textContent = line.name;
+      name.hidden = true; // until there is a place for it
       return { line, name };
     });
   }
@@ -16,6 +17,11 @@ class Names {
     const { left, right, top, bottom } = drawing.inner;
     const room = 14;
     const placed = [];
+    const { clientWidth: width, clientHeight: height } = drawing.element;
+    if (![width, height, bottom - top, right - left].every(size => size > 0)) {
+      for (const { name } of this.names) name.hidden = true;
+      return;
+    }
     for (const { line, name } of this.names) {
       const pieces = this.shownPieces(line);
       name.hidden = pieces.length === 0;
@@ -31,9 +37,14 @@ class Names {
       for (const one of placed.filter(each => each.last === side).sort((a, b) => b.y - a.y)) {
         const apart = room / Math.max(0.3, Math.cos(one.angle));
         const y = Math.min(one.y, lowest - apart, bottom);
+        // A name far from its line would be taken for another's, and above the picture it lies on what is there; the
+        // table has it, and so has the line itself where it is pointed at.
+        if (y < top + room || one.y - y > 3 * room) {
+          one.name.hidden = true;
+          continue;
+        }
         lowest = y;
         // As shares of the element, since on paper it has another size.
-        const { clientWidth: width, clientHeight: height } = drawing.element;
         Object.assign(one.name.style, {
           top: `${100 * y / height}%`,
           [side ? "right" : "left"]: `${100 * (side ? width - one.x : one.x) / width}%`,
