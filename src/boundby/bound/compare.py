@@ -38,7 +38,7 @@ MOSTLY = 2 / 3
 # "No difference" says little where only ones above this would have been told.
 WIDE = 0.25
 # What says of a run that it was disturbed: then time that no limit explains may be the disturbance's.
-_DISTURBED = frozenset({"machine-busy", "machine-moved", "preempted", "reconciliation-off", "steps-spread"})
+_DISTURBED = frozenset({"machine-busy", "machine-moved", "preempted", "steps-spread"})
 _MOST_DISTURBED = 0.95
 # Total memory as the system states it moves a little with its kernel.
 SAME_MEMORY = 0.02
