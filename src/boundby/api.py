@@ -150,7 +150,7 @@ def try_remedies(
     Args:
         fn: the step, called as ``fn(*args, **kwargs)``; what it returns is compared where it holds a tensor.
         *args: its positional arguments.
-        remedies: names of those to try; None: all that are not predicted to be useless.
+        remedies: names of those to try; None: all that may be worth it and are not expected to slow the step.
         budget_s: seconds for each trial's turns.
         machine: the ceilings; None: this machine's, kept or measured now.
         **kwargs: its keyword arguments.
@@ -165,6 +165,7 @@ def try_remedies(
 
     from boundby.remedies.callables import try_callable
     from boundby.remedies.past_trials import keep_trials, past_trials
+    from boundby.remedies.ranking import is_worth_a_trial
     from boundby.remedies.registry import remedy_named
     from boundby.results.remedy import Remedy
 
@@ -172,7 +173,7 @@ def try_remedies(
     report = explain(fn, *args, machine=machine, **kwargs)
     known = {one.name: one for one in report.remedies}
     if wanted is None:
-        chosen = [one for one in report.remedies if one.advice != "skip"]
+        chosen = [one for one in report.remedies if is_worth_a_trial(one)]
     else:
         chosen = [known.get(name) or Remedy(name=name, title=remedy_named(name).title()) for name in wanted]
     tried = try_callable(lambda: fn(*args, **kwargs), chosen, budget_s=budget_s)

@@ -162,15 +162,15 @@ def _why_not(errors: str, status: int) -> str:
 
 def _with_trials(report: Report, target: Target, wanted: list[str], *, budget_s: float, everything: bool) -> Report:
     from boundby.remedies.past_trials import keep_trials, past_trials
-    from boundby.remedies.ranking import no_finer
+    from boundby.remedies.ranking import is_worth_a_trial, no_finer
     from boundby.remedies.registry import remedy_named
     from boundby.remedies.together import best_together, predict_together
     from boundby.results.remedy import Remedy
 
     known = {one.name: one for one in report.remedies}
-    worth_trying = [one.name for one in report.remedies if (everything or one.advice != "skip") and _from_outside(one)]
+    worth_trying = [one.name for one in report.remedies if (everything or is_worth_a_trial(one)) and _from_outside(one)]
     for one in report.remedies:
-        if not wanted and one.advice != "skip" and not _from_outside(one):
+        if not wanted and is_worth_a_trial(one) and not _from_outside(one):
             click.echo(
                 tr(
                     "boundby: {name} is left out: it cannot be applied to this script from outside",
