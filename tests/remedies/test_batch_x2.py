@@ -12,12 +12,13 @@ from made_up_rows import report_of, row
 
 from boundby.capture.script import Target
 from boundby.cli.try_ import _tried
-from boundby.remedies import batch_x2
+from boundby.remedies import allocator, batch_x2
 from boundby.remedies.contract import CannotTell, Evidence
 from boundby.remedies.trial import Tried, try_once
 from boundby.results.interval import interval
 from boundby.results.machine import Ceiling
 from boundby.results.remedy import LoaderFacts, OptimizerFacts, Remedy, ScriptFacts
+from boundby.results.report import PageFaults
 
 TABLE = (4096, 64)
 TABLE_BYTES = 4 * 4096 * 64
@@ -73,7 +74,7 @@ def test_words_are_those_of_the_steps_kind(evidence, sample_report):
 def test_four_times_the_batch_shares_the_fixed_part_among_more(evidence):
     found = batch_x2.predict(evidence(row("add", "32x32 32x32", 0.5), host=0.5))
     assert "with four times the batch 1.6x" in found.reason
-    assert batch_x2.sample_speedup(interval(1.5), 4).value == pytest.approx(4 / 2.5)
+    assert batch_x2.sample_speedup(interval(1.5), 4, interval(0.0)).value == pytest.approx(4 / 2.5)
 
 
 def test_without_a_loader_it_cannot_be_applied_from_outside_and_says_so(evidence):
@@ -234,3 +235,23 @@ def test_the_command_knows_how_much_a_step_does_and_how_steps_come(monkeypatch):
     for names in (["one-thread"], ["batch-x2"], ["workers-2", "batch-x2"]):
         _tried(Remedy(name="+".join(names)), target, names, 1.0, "")
     assert asked == [(1.0, False), (2.0, False), (2.0, True)]
+
+
+def test_tensors_that_become_too_large_to_be_kept_fault_in_each_step(evidence, monkeypatch):
+    for name in ("LD_PRELOAD", "GLIBC_TUNABLES", *allocator.ENVIRONMENT):
+        monkeypatch.delenv(name, raising=False)
+    large = row("relu", "64x64x32x32", 0.5, bytes_read=16 << 20, bytes_written=16 << 20)
+    seen = evidence(large, row("relu_", "64x64x32x32", 0.4, bytes_written=16 << 20), host=0.1)
+    faults = PageFaults(per_step=0.0, seconds_each=1e-6, time_s=0.0)
+    seen = dataclasses.replace(seen, report=dataclasses.replace(seen.report, page_faults=faults))
+    found = batch_x2.predict(seen)
+    # Twice 16 MiB is 8,192 pages of 1 us in a step of 100 ms; what works in place takes no memory.
+    assert found.speedup == pytest.approx(2 / (1.9 + 8192e-6 / 0.1))
+    assert "fresh memory" in found.reason
+    halves = dataclasses.replace(large, bytes_written=8 << 20)
+    seen = dataclasses.replace(seen, report=dataclasses.replace(seen.report, ops=(halves,)))
+    assert batch_x2.fresh_share(seen.report, [], 2).value == 0.0
+    assert batch_x2.fresh_share(seen.report, [], 4).value == pytest.approx(8192e-6 / 0.1)
+    assert batch_x2.fresh_share(seen.report, [(2 << 20,)], 4).value == 0.0  # a weight's gradient does not grow
+    monkeypatch.setenv("LD_PRELOAD", "libjemalloc.so")
+    assert batch_x2.fresh_share(seen.report, [], 4).value == 0.0

@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from boundby.remedies.replayed import (
     PRODUCTS,
     Kind,
+    Replay,
     kinds_of,
     product_replay,
     products_part,
@@ -124,3 +125,10 @@ def test_each_family_of_products_weighs_what_it_takes_forward_and_backward(sampl
     assert part.seconds == pytest.approx(0.09)
     assert part.ratio.value == pytest.approx((0.3 * 0.5 + 0.6 * 2.0) / 0.9)
     assert together([part, part]).ratio.value == pytest.approx(part.ratio.value)
+
+
+def test_tensors_hold_unlike_values_for_ops_that_compare_them():
+    seen = []
+    replay = Replay(call=lambda one: (seen.append(one), one * 1)[1], shapes=((4, 8),), sets=2)
+    timed_call(replay, ("bfloat16",), gradients=False)()
+    assert all(len(one.unique()) > 8 and one.dtype == torch.bfloat16 for one in seen)

@@ -16,6 +16,7 @@ from boundby.remedies.contract import CannotTell, Compared, Effects, Evidence, N
 from boundby.results.interval import interval
 from boundby.results.machine import Ceiling
 from boundby.results.remedy import Predicted, ScriptFacts
+from boundby.results.report import PageFaults
 
 LONG = "1024x1024 1024x1024"
 SHORT = "32x32 32x32"
@@ -170,3 +171,22 @@ def test_from_outside_the_script_has_the_last_word():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["1 True", "1 True", "2 False the script itself chooses 2 threads"]
+
+
+def test_no_thread_does_more_than_its_part_whatever_its_cache_adds(evidence):
+    cached = pair("bandwidth", "triad", 10e9, 50e9, "byte/s", size_bytes=12 << 20)
+    add = row("add", LONG, 0.8, bytes_read=8 << 20, bytes_written=4 << 20)
+    found = one_thread.predict(evidence(add, host=0.2, ceilings=cached))
+    assert found.speedup == pytest.approx(1 / (0.2 + 0.8 * 2.0))
+    assert found.low < 1 / (0.2 + 0.8 * 5.0) * 1.01
+
+
+def test_page_faults_gain_less_from_threads_than_the_work_around_them(evidence):
+    add = row("add", LONG, 0.8, bytes_read=8 << 20, bytes_written=4 << 20, faults=50_000)
+    seen = evidence(add, host=0.2)
+    faults = PageFaults(per_step=50_000, seconds_each=1e-6, time_s=0.05)
+    seen = dataclasses.replace(seen, report=dataclasses.replace(seen.report, page_faults=faults))
+    found = one_thread.predict(seen)
+    # 50 of the 80 ms are faults; the rest takes 1.5 times as long.
+    assert found.speedup == pytest.approx(1 / (0.2 + 0.3 * 1.5 + 0.5 * 2**0.5))
+    assert found.low < 1 / (0.2 + 0.3 * 1.5 + 0.5 * 2.0)

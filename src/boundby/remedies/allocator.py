@@ -36,12 +36,18 @@ def _change() -> str:
     return tr("set {settings} in the script's environment", settings=settings)
 
 
+def glibc_as_it_comes() -> bool:
+    """Whether memory is glibc's, with its own thresholds: nothing in the environment tells it others."""
+    told = (*ENVIRONMENT, "GLIBC_TUNABLES", "LD_PRELOAD")
+    return platform.libc_ver()[0] == "glibc" and not any(name in os.environ for name in told)
+
+
 def predict(evidence: Evidence) -> Prediction:
     """The step without its page faults: their number is counted, the cost of one is a ceiling."""
     faults = evidence.report.page_faults
     if platform.libc_ver()[0] != "glibc":
         return NotApplicable(tr("the C library here is not glibc"))
-    if any(name in os.environ for name in ENVIRONMENT) or "GLIBC_TUNABLES" in os.environ or "LD_PRELOAD" in os.environ:
+    if not glibc_as_it_comes():
         return NotApplicable(tr("the allocator is told something already"))
     if faults is None or faults.per_step < FEW_FAULTS:
         return NotApplicable(tr("a step hardly touches fresh memory"))

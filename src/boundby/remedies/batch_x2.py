@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
+import mmap
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from boundby.bound.ceilings import Ceilings, Speed
+from boundby.remedies.allocator import LEAST_KEPT, MOST_KEPT, glibc_as_it_comes
 from boundby.remedies.contract import CannotTell, Effects, Evidence, Prediction
 from boundby.remedies.in_step import Shape, base_name, tensor_shapes
 from boundby.remedies.sums import LEAST_KNOWN, known_share, weighted_sum
@@ -16,7 +18,8 @@ from boundby.results.counts import MatmulShape
 from boundby.results.interval import Interval, interval
 from boundby.results.language import tr
 from boundby.results.remedy import Predicted, ScriptFacts
-from boundby.results.report import OpRow
+from boundby.results.report import OpRow, Report
+from boundby.results.units import format_percent, format_size
 
 NAME = "batch-x2"
 CHANGES_NUMBERS = True
@@ -28,8 +31,14 @@ FURTHER_FACTOR = 4
 # By what share the added half may take more or less than the first: larger tensors fall out of caches, or fill them
 # better.
 ADDED_BAND = 0.12
+# glibc keeps freed memory of smaller sizes than this for the next request (its largest dynamic mmap threshold, 4 MiB
+# times the size of a long); a larger tensor's pages go back to the system once it is freed, and fault in the next step.
+ALWAYS_FRESH_BYTES = 32 << 20
 MATVEC_ROWS = 8
 ELEMENT_BYTES = 4
+PAGE_BYTES = mmap.PAGESIZE
+# Less than this is not worth a word.
+LEAST_FRESH = 0.01
 FIXED, DOUBLED = interval(1.0), interval(2.0)
 
 
@@ -47,7 +56,17 @@ def predict(evidence: Evidence) -> Prediction:
         )
     growth = _Growth(evidence).of_step()
     fixed = interval(2.0 - growth.value, 2.0 - growth.high, 2.0 - growth.low)
-    twice, more = sample_speedup(growth, WORK_FACTOR), sample_speedup(growth, FURTHER_FACTOR)
+    weights = _weight_shapes(evidence.facts)
+    fresh, fresher = (fresh_share(evidence.report, weights, factor) for factor in (WORK_FACTOR, FURTHER_FACTOR))
+    twice, more = sample_speedup(growth, WORK_FACTOR, fresh), sample_speedup(growth, FURTHER_FACTOR, fresher)
+    parts = _fixed_parts(evidence)
+    if fresh.value > LEAST_FRESH:
+        parts = tr(
+            "{parts}; tensors of {size} and more are fresh memory in each step, whose page faults add {share} to it",
+            parts=parts,
+            size=format_size(ALWAYS_FRESH_BYTES),
+            share=format_percent(fresh.value),
+        )
     return Predicted(
         speedup=twice.value,
         low=twice.low,
@@ -55,7 +74,7 @@ def predict(evidence: Evidence) -> Prediction:
         reason=tr(
             "the time of a sample; {fixed} of the step ({least} to {most}) does not grow with the batch: {parts}; with "
             "four times the batch {more}x ({low}-{high})",
-            parts=_fixed_parts(evidence),
+            parts=parts,
             fixed=f"{max(0.0, fixed.value):.0%}",
             least=f"{max(0.0, fixed.low):.0%}",
             most=f"{fixed.high:.0%}",
@@ -85,20 +104,51 @@ def _change(evidence: Evidence) -> str:
     )
 
 
-def sample_speedup(growth: Interval, factor: int) -> Interval:
+def sample_speedup(growth: Interval, factor: int, fresh: Interval) -> Interval:
     """How many times as fast a sample is with ``factor`` times the batch, if each further batch adds as much time.
 
     Args:
         growth: how many times as long a step with twice the batch takes, 1 to 2.
         factor: 2 or more.
+        fresh: what page faults add beyond that, as a share of the step as it is.
     """
 
-    def speedup(growth: float, added: float) -> float:
-        return factor / (1.0 + (factor - 1) * (growth - 1.0) * added)
+    def speedup(growth: float, added: float, fresh: float) -> float:
+        return factor / (1.0 + (factor - 1) * (growth - 1.0) * added + fresh)
 
     return interval(
-        speedup(growth.value, 1.0), speedup(growth.high, 1.0 + ADDED_BAND), speedup(growth.low, 1.0 - ADDED_BAND)
+        speedup(growth.value, 1.0, fresh.value),
+        speedup(growth.high, 1.0 + ADDED_BAND, fresh.high),
+        speedup(growth.low, 1.0 - ADDED_BAND, fresh.low),
     )
+
+
+def fresh_share(report: Report, weights: Collection[Shape], factor: int) -> Interval:
+    """What the page faults of tensors that become too large to be kept add to a step, as a share of it as it is.
+
+    A larger batch makes results of ``factor`` times the size. Those that glibc then hands back when they are freed
+    fault anew in each step; the faults that a step has already are in the time that grows with the batch.
+
+    Args:
+        report: the report.
+        weights: shapes of what an optimizer holds, whose gradients do not grow.
+        factor: how many times the batch.
+
+    Source: malloc's documentation of M_MMAP_THRESHOLD (mallopt(3)): it grows with what is freed, up to 32 MiB.
+    """
+    faults = report.page_faults
+    if faults is None or faults.seconds_each is None or not glibc_as_it_comes():
+        return interval(0.0)
+    gradients = {ELEMENT_BYTES * math.prod(shape) for shape in weights}
+    pages = 0.0
+    for row in report.ops:
+        each = row.bytes_written / max(row.calls, 1)
+        if row.phase == "optimizer" or base_name(row.op).endswith("_") or each in gradients:
+            continue
+        if each < ALWAYS_FRESH_BYTES <= factor * each:
+            pages += factor * max(0.0, row.bytes_written / PAGE_BYTES - row.faults)
+    share = pages * faults.seconds_each / report.step.time_s.median
+    return interval(share, LEAST_KEPT * share, MOST_KEPT * share)
 
 
 class _Growth:

@@ -206,13 +206,13 @@ def timed_call(
     """
     import torch
 
-    sets = [
-        [
-            torch.full(shape, 0.25, dtype=getattr(torch, dtype)).requires_grad_(gradients)
-            for shape, dtype in zip(replay.shapes, dtypes, strict=True)
-        ]
-        for _ in range(replay.sets)
+    # Unlike values: what compares them (pooling, say) goes another way at each, and takes several times as long.
+    generator = torch.Generator().manual_seed(1)
+    first = [
+        torch.randn(shape, generator=generator).to(getattr(torch, dtype))
+        for shape, dtype in zip(replay.shapes, dtypes, strict=True)
     ]
+    sets = [[one.clone().requires_grad_(gradients) for one in first] for _ in range(replay.sets)]
     with torch.no_grad(), context():
         gradient = torch.ones_like(replay.call(*sets[0]))
     turns = itertools.cycle(sets)

@@ -10,7 +10,6 @@ from typing import Any
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.in_step import Shape, base_name, replaced_rows, seconds_of, tensor_shapes
-from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
 from boundby.results.remedy import OptimizerFacts
 
@@ -123,9 +122,9 @@ def _predict_with(
         warnings.simplefilter("ignore")
         dense, sparse = (_stepper(optimizer, probed, rows, sparse=choice) for choice in (False, True))
         done = evidence.probe(dense, sparse)
-    # What is dense grows with the table, what is sparse does not.
-    factor = probed[0] / largest[0]
-    ratio = Interval(value=done.ratio.value * factor, low=done.ratio.low * factor, high=done.ratio.high * factor)
+    # What is dense grows with the table and takes as long as it was seen to inside the step, with its page faults; what
+    # is sparse takes what the probe took, of any table.
+    ratio = done.ratio.scaled(len(held) * done.base_s / max(base_s, 1e-12))
     return replaced_rows(
         report,
         base_s,

@@ -67,7 +67,8 @@ def predict_threads(evidence: Evidence, threads: Threads, *, change: str) -> Pre
     """The step with every op's work at another thread count, its overhead and all host code as they are.
 
     Products are probed in their own shapes; what memory or functions bound is scaled as this machine's ceilings are at
-    both counts, or by a probe of an addition where one of them is not known.
+    both counts, or by a probe of an addition where one of them is not known. Page faults wait for one another in the
+    kernel: they gain from threads anything between nothing and the count.
 
     Args:
         evidence: what predictions rest on.
@@ -88,6 +89,7 @@ def predict_threads(evidence: Evidence, threads: Threads, *, change: str) -> Pre
             return CannotTell(ratio.reason, change=change)
         parts += [(_work_s(row, step), ratio) for row in products]
     long = [row for row in others if _elements(row) >= GRAIN_ELEMENTS]
+    fault_s = report.page_faults.seconds_each if report.page_faults is not None else None
     by_ceilings = _CeilingRatios(evidence.machine, threads)
     addition = None
     if not by_ceilings.known and sum(row.share for row in long) >= LEAST_SHARE:
@@ -96,10 +98,12 @@ def predict_threads(evidence: Evidence, threads: Threads, *, change: str) -> Pre
             return CannotTell(found.reason, change=change)
         addition = found
     for row in others:
-        scaled = addition or by_ceilings.ratio(row) or _widest(threads)
+        scaled = _no_more_than_counts(addition or by_ceilings.ratio(row) or _widest(threads), threads)
         if _elements(row) < GRAIN_ELEMENTS:
             scaled = interval(1.0, *sorted((1.0, 1.0 + SHORT_PART * (scaled.value - 1.0))))
-        parts.append((_work_s(row, step), scaled))
+        seconds = _work_s(row, step)
+        faulting = min(seconds, row.faults * (fault_s or 0.0))
+        parts += [(seconds - faulting, scaled), (faulting, _widest(threads))]
     work, after = sum(seconds for seconds, _ in parts), weighted_sum(parts)
     saved, least, most = work - after.value, work - after.high, work - after.low
     moved = sum(seconds for seconds, ratio in parts if ratio.value != 1.0)
@@ -152,6 +156,17 @@ def _widest(threads: Threads) -> Interval:
     """What is known without looking: at best as the counts, at worst nothing."""
     most = threads.now / threads.then
     return interval(math.sqrt(most), min(1.0, most), max(1.0, most))
+
+
+def _no_more_than_counts(ratio: Interval, threads: Threads) -> Interval:
+    """No thread does more than its part of the work: what goes beyond that in a ceiling is its data in more caches.
+
+    A step's tensors come one after the other and are rarely in those caches, so the value stops at the counts; the band
+    holds what the ceiling says.
+    """
+    most = threads.now / threads.then
+    value = min(ratio.value, most) if most > 1.0 else max(ratio.value, most)
+    return interval(value, min(ratio.low, value), max(ratio.high, value))
 
 
 # By probes.
