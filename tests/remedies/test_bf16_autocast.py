@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.utils.flop_counter
-from rows_made_up import FixedProbe, applied, evidence_of, report_of, row
+from made_up_rows import FixedProbe, applied, bare_row, evidence_of, filled_report
 
 from boundby.remedies import bf16_autocast
 from boundby.remedies.contract import CannotTell, Effects, NotApplicable
@@ -14,18 +14,18 @@ from boundby.results.machine import Ceiling
 from boundby.results.remedy import Predicted
 
 ROWS = (
-    row("addmm", "64 256x128 128x64", 0.2, flops=2 * 256 * 128 * 64),
-    row("mm", "64x256 256x128", 0.3, phase="backward", calls=2),
-    row("relu", "256x64", 0.1),
-    row("threshold_backward", "256x64 256x64", 0.1, phase="backward"),
-    row("addcdiv_", "128x64 128x64", 0.2, phase="optimizer"),
+    bare_row("addmm", "64 256x128 128x64", 0.2, flops=2 * 256 * 128 * 64),
+    bare_row("mm", "64x256 256x128", 0.3, phase="backward", calls=2),
+    bare_row("relu", "256x64", 0.1),
+    bare_row("threshold_backward", "256x64 256x64", 0.1, phase="backward"),
+    bare_row("addcdiv_", "128x64 128x64", 0.2, phase="optimizer"),
 )
 
 
 @pytest.fixture
 def evidence(sample_report):
     def make(rows=ROWS, **more):
-        return evidence_of(report_of(sample_report("overhead"), rows), **more)
+        return evidence_of(filled_report(sample_report("overhead"), rows), **more)
 
     return make
 
@@ -42,7 +42,7 @@ def test_products_and_what_follows_them_change_and_the_rest_stays(evidence):
 
 def test_what_casts_add_to_short_products_is_added_whole(evidence):
     # Each call takes longer in the probe than in the step, being mostly its start: 50 us more for each of 400.
-    rows = (row("mm", "4x16 16x16", 0.1, calls=400, flops=400 * 2048),)
+    rows = (bare_row("mm", "4x16 16x16", 0.1, calls=400, flops=400 * 2048),)
     found = bf16_autocast.predict(evidence(rows, probe=FixedProbe(1.5, base_s=1e-4)))
     assert isinstance(found, Predicted)
     assert found.speedup == pytest.approx(0.1 / (0.1 + 400 * 50e-6), rel=1e-6)
@@ -52,11 +52,11 @@ def test_what_casts_add_to_short_products_is_added_whole(evidence):
 @pytest.mark.parametrize(
     ("rows", "facts", "kind"),
     [
-        ((row("add", "256x64 256x64", 0.9),), {}, NotApplicable),
+        ((bare_row("add", "256x64 256x64", 0.9),), {}, NotApplicable),
         (ROWS, {"autocast": True}, NotApplicable),
         (ROWS, {"probe": None}, CannotTell),
-        ((*ROWS[2:], row("convolution", "2x6x9x9 4x5x3x3", 0.3, flops=9)), {}, CannotTell),
-        ((*ROWS[:1], row("mkldnn_rnn_layer", "8x4x16 64x16", 0.5, flops=9)), {}, CannotTell),
+        ((*ROWS[2:], bare_row("convolution", "2x6x9x9 4x5x3x3", 0.3, flops=9)), {}, CannotTell),
+        ((*ROWS[:1], bare_row("mkldnn_rnn_layer", "8x4x16 64x16", 0.5, flops=9)), {}, CannotTell),
         (ROWS, {"probe": FixedProbe(1.0, spread=0.6)}, CannotTell),
     ],
 )
@@ -79,7 +79,7 @@ def test_a_dtype_without_hardware_is_probed_with_little_work(evidence):
             work.append(counter.get_total_flops())
             return super().__call__(base, changed, budget_s=budget_s)
 
-    rows = (row("mm", "4096x512 512x512", 0.9, flops=2 * 4096 * 512 * 512),)
+    rows = (bare_row("mm", "4096x512 512x512", 0.9, flops=2 * 4096 * 512 * 512),)
     for ceilings in ((), (ceiling("fp32", 100e9), ceiling("bf16", 4e9))):
         bf16_autocast.predict(evidence(rows, probe=Notes(1.0), ceilings=ceilings))
     assert work[1] < work[0] / 4
@@ -87,14 +87,14 @@ def test_a_dtype_without_hardware_is_probed_with_little_work(evidence):
 
 def test_the_scripts_own_products_of_every_sort_are_made_again(evidence):
     rows = (
-        row("addmm", "8 32x16 16x8", 0.1, flops=2 * 32 * 16 * 8),
-        row("bmm", "4x8x16 4x16x8", 0.1, flops=2 * 4 * 8 * 16 * 8),
-        row("convolution", "2x6x9x9 4x3x3x3 4", 0.1, flops=2 * 2 * 25 * 4 * 27),
-        row("_scaled_dot_product_flash_attention_for_cpu", "1x2x8x8 1x2x8x8 1x2x8x8", 0.1, flops=4096),
-        row("gelu", "64x128", 0.1),
-        row("_softmax", "64x128", 0.1),
-        row("max_pool2d_with_indices", "4x8x16x16", 0.1),
-        row("mm", "64x256 256x128", 0.1, phase="backward"),
+        bare_row("addmm", "8 32x16 16x8", 0.1, flops=2 * 32 * 16 * 8),
+        bare_row("bmm", "4x8x16 4x16x8", 0.1, flops=2 * 4 * 8 * 16 * 8),
+        bare_row("convolution", "2x6x9x9 4x3x3x3 4", 0.1, flops=2 * 2 * 25 * 4 * 27),
+        bare_row("_scaled_dot_product_flash_attention_for_cpu", "1x2x8x8 1x2x8x8 1x2x8x8", 0.1, flops=4096),
+        bare_row("gelu", "64x128", 0.1),
+        bare_row("_softmax", "64x128", 0.1),
+        bare_row("max_pool2d_with_indices", "4x8x16x16", 0.1),
+        bare_row("mm", "64x256 256x128", 0.1, phase="backward"),
     )
     found = bf16_autocast.predict(evidence(rows, probe=TurnsProbe(budget_s=0.01)))
     assert isinstance(found, Predicted | CannotTell)  # undecided where the machine is busy

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows_made_up import FixedProbe, applied, evidence_of, report_of, row
+from made_up_rows import FixedProbe, applied, bare_row, evidence_of, filled_report
 
 from boundby.remedies import channels_last
 from boundby.remedies.contract import CannotTell, NotApplicable
@@ -20,7 +20,7 @@ def convolution(image, weight, results, share, *, flops, phase="forward", calls=
     elements = torch.Size(image).numel() + torch.Size(weight).numel()
     shapes = " ".join("x".join(map(str, one)) for one in (image, weight))
     op = "convolution_backward" if phase == "backward" else "convolution"
-    made = row(op, shapes, share, phase=phase, calls=calls, flops=flops * calls)
+    made = bare_row(op, shapes, share, phase=phase, calls=calls, flops=flops * calls)
     written = 4 * torch.Size(results).numel() * calls
     return dataclasses.replace(made, bytes_read=4 * elements * calls, bytes_written=written)
 
@@ -54,7 +54,7 @@ def test_any_convolution_is_told_from_its_row(batch, channels, outputs, size, ta
 def test_a_row_that_no_convolution_explains(sample_report):
     strange = convolution((2, 3, 8, 8), (4, 3, 3, 3), (2, 4, 8, 8), 0.9, flops=17)
     assert channels_last.convolution_of(strange) is None
-    found = channels_last.predict(evidence_of(report_of(sample_report("memory"), [strange]), probe=FixedProbe(0.5)))
+    found = channels_last.predict(evidence_of(filled_report(sample_report("memory"), [strange]), probe=FixedProbe(0.5)))
     assert isinstance(found, CannotTell)
 
 
@@ -65,7 +65,7 @@ def training(sample_report):
         convolution(image, weight, result, 0.3, flops=flops),
         convolution(image, weight, result, 0.5, flops=2 * flops, phase="backward"),
     ]
-    return lambda **more: evidence_of(report_of(sample_report("memory"), rows), **more)
+    return lambda **more: evidence_of(filled_report(sample_report("memory"), rows), **more)
 
 
 def test_the_probe_s_ratio_is_applied_to_all_convolutions(training):
@@ -83,17 +83,17 @@ def test_real_probes_run_forward_and_backward(training):
 
 def test_pooling_and_norms_are_probed_beside(sample_report):
     image, weight, result, flops = real(2, 3, 4, 8, 3, 1, 1)
-    pool = dataclasses.replace(row("max_pool2d_with_indices", "2x4x8x8", 0.2), bytes_written=12 * 2 * 4 * 16)
-    norm = row("native_batch_norm", "2x4x8x8 4 4 4 4", 0.2)
+    pool = dataclasses.replace(bare_row("max_pool2d_with_indices", "2x4x8x8", 0.2), bytes_written=12 * 2 * 4 * 16)
+    norm = bare_row("native_batch_norm", "2x4x8x8 4 4 4 4", 0.2)
     rows = [convolution(image, weight, result, 0.3, flops=flops), pool, norm]
     probe = FixedProbe(0.5)
-    found = channels_last.predict(evidence_of(report_of(sample_report("memory"), rows), probe=probe))
+    found = channels_last.predict(evidence_of(filled_report(sample_report("memory"), rows), probe=probe))
     assert probe.calls == 3
     assert found.speedup == pytest.approx(1 / 0.65, rel=0.05)
 
 
 def test_without_convolutions_it_does_not_apply(sample_report):
-    report = report_of(sample_report("memory"), [row("mm", "8x8 8x8", 0.9)])
+    report = filled_report(sample_report("memory"), [bare_row("mm", "8x8 8x8", 0.9)])
     assert isinstance(channels_last.predict(evidence_of(report, probe=FixedProbe(1.0))), NotApplicable)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from rows_made_up import FixedProbe, applied, evidence_of, report_of, row
+from made_up_rows import FixedProbe, applied, bare_row, evidence_of, filled_report
 
 from boundby.remedies import flush_denormal
 from boundby.remedies.contract import CannotTell, NotApplicable
 from boundby.results.machine import Ceiling
 
-ROWS = (row("mul", "64x64 64x64", 0.5), row("_softmax", "64x64", 0.2))
+ROWS = (bare_row("mul", "64x64 64x64", 0.5), bare_row("_softmax", "64x64", 0.2))
 
 
 def function(name: str, seconds: float, arguments: str | None = None) -> Ceiling:
@@ -33,7 +33,7 @@ def slow(name: str) -> tuple[Ceiling, ...]:
 @pytest.fixture
 def evidence(sample_report):
     def make(*ceilings, rows=ROWS, probe=None):
-        return evidence_of(report_of(sample_report("overhead"), rows), probe=probe, ceilings=ceilings)
+        return evidence_of(filled_report(sample_report("overhead"), rows), probe=probe, ceilings=ceilings)
 
     return make
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from made_up_rows import STEP_S, report_of, row
-from rows_made_up import applied
+from made_up_rows import STEP_S, applied, report_of, row
 
 from boundby.remedies import fusion
 from boundby.remedies.contract import CannotTell, Evidence, NotApplicable

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows_made_up import STEP_S, evidence_of, report_of, row
+from made_up_rows import STEP_S, bare_row, evidence_of, filled_report
 
 from boundby.remedies.contract import CannotTell
 from boundby.remedies.in_step import base_name, replaced_rows, seconds_of, slow_dtype, tensor_shapes
@@ -26,7 +26,7 @@ from boundby.results.remedy import Predicted
     ],
 )
 def test_shapes_are_read_as_they_are_shown(text, shapes):
-    assert tensor_shapes(row("mm", text, 0.1)) == shapes
+    assert tensor_shapes(bare_row("mm", text, 0.1)) == shapes
 
 
 def test_an_op_is_known_by_its_base_name():
@@ -36,7 +36,7 @@ def test_an_op_is_known_by_its_base_name():
 
 @pytest.fixture(scope="session")
 def report(sample_report):
-    return report_of(sample_report("overhead"), (row("mm", "8x8 8x8", 0.6), row("add", "8x8 8x8", 0.1)))
+    return filled_report(sample_report("overhead"), (bare_row("mm", "8x8 8x8", 0.6), bare_row("add", "8x8 8x8", 0.1)))
 
 
 def interval(value: float, spread: float = 0.0) -> Interval:
@@ -72,8 +72,8 @@ def test_the_band_holds_the_value_and_is_no_wider_than_the_probe_makes_it(report
 
 
 def test_time_that_nothing_explains_may_be_everybodys(sample_report):
-    rows = (row("mm", "8x8 8x8", 0.4), row("add", "8x8 8x8", 0.1))
-    seen = report_of(sample_report("overhead"), rows)
+    rows = (bare_row("mm", "8x8 8x8", 0.4), bare_row("add", "8x8 8x8", 0.1))
+    seen = filled_report(sample_report("overhead"), rows)
 
     half = dataclasses.replace(seen, overhead_parts=dataclasses.replace(seen.overhead_parts, host=0.0))
     sure, unsure = (replaced_rows(one, 0.4 * STEP_S, interval(0.1), what="it", change="x") for one in (seen, half))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rows_made_up import STEP_S, applied, evidence_of, report_of, row
+from made_up_rows import STEP_S, applied, bare_row, evidence_of, filled_report
 
 from boundby.remedies import inference_mode
 from boundby.remedies.contract import CannotTell, NotApplicable
@@ -16,13 +16,13 @@ NODE = Ceiling(kind="overhead", name="autograd_node", value=5e-6, low=5e-6, high
 @pytest.fixture
 def evidence(sample_report):
     def make(*rows, kind="inference", ceilings=(NODE,), **facts):
-        return evidence_of(report_of(sample_report("overhead"), rows, kind=kind), ceilings=ceilings, **facts)
+        return evidence_of(filled_report(sample_report("overhead"), rows, kind=kind), ceilings=ceilings, **facts)
 
     return make
 
 
 def test_each_op_of_a_module_saves_its_node(evidence):
-    found = inference_mode.predict(evidence(row("mm", "8x8 8x8", 0.5, calls=2000), grad_in_inference=True))
+    found = inference_mode.predict(evidence(bare_row("mm", "8x8 8x8", 0.5, calls=2000), grad_in_inference=True))
     assert isinstance(found, Predicted)
     assert found.speedup == pytest.approx(STEP_S / (STEP_S - 2000 * 5e-6))
     assert found.low < found.speedup < found.high
@@ -39,12 +39,12 @@ def test_each_op_of_a_module_saves_its_node(evidence):
     ],
 )
 def test_where_it_does_not_apply(evidence, kind, phase, grad):
-    found = inference_mode.predict(evidence(row("mm", "8x8", 0.5, phase=phase), kind=kind, grad_in_inference=grad))
+    found = inference_mode.predict(evidence(bare_row("mm", "8x8", 0.5, phase=phase), kind=kind, grad_in_inference=grad))
     assert isinstance(found, NotApplicable)
 
 
 def test_a_node_of_unknown_cost_cannot_be_told(evidence):
-    known = evidence(row("mm", "8x8", 0.5), ceilings=(), grad_in_inference=True)
+    known = evidence(bare_row("mm", "8x8", 0.5), ceilings=(), grad_in_inference=True)
     assert isinstance(inference_mode.predict(known), CannotTell)
 
 

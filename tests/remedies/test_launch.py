@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 import torch
-from rows_made_up import applied
+from made_up_rows import applied
 
 from boundby.remedies import launch
 from boundby.remedies.contract import CannotTell, Evidence, NotApplicable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from rows_made_up import FixedProbe, applied, evidence_of, report_of, row
+from made_up_rows import FixedProbe, applied, bare_row, evidence_of, filled_report
 
 from boundby.remedies import matmul_precision
 from boundby.remedies.contract import CannotTell, Effects, NotApplicable
@@ -12,8 +12,8 @@ from boundby.results.machine import Ceiling
 from boundby.results.remedy import Predicted
 
 ROWS = (
-    row("mm", "64x32 32x16", 0.3, flops=2 * 64 * 32 * 16),
-    row("mm", "64x16 16x32", 0.3, phase="backward"),
+    bare_row("mm", "64x32 32x16", 0.3, flops=2 * 64 * 32 * 16),
+    bare_row("mm", "64x16 16x32", 0.3, phase="backward"),
 )
 
 
@@ -26,7 +26,7 @@ def rate(dtype: str, value: float) -> Ceiling:
 @pytest.fixture
 def evidence(sample_report):
     def make(rows=ROWS, **more):
-        return evidence_of(report_of(sample_report("overhead"), rows), **more)
+        return evidence_of(filled_report(sample_report("overhead"), rows), **more)
 
     return make
 
@@ -57,8 +57,8 @@ def test_the_products_are_probed_at_the_other_precision_which_is_put_back(eviden
         (ROWS, {"matmul_precision": "medium"}, NotApplicable),
         (ROWS, {"autocast": True}, NotApplicable),
         (ROWS, {"ceilings": (rate("fp32", 1e11), rate("bf16", 1e10))}, NotApplicable),
-        ((row("mm", "64x32 32x16", 0.05),), {}, NotApplicable),
-        ((row("convolution", "2x6x9x9 4x6x3x3", 0.9, flops=2 * 2 * 49 * 4 * 6 * 9),), {}, NotApplicable),
+        ((bare_row("mm", "64x32 32x16", 0.05),), {}, NotApplicable),
+        ((bare_row("convolution", "2x6x9x9 4x6x3x3", 0.9, flops=2 * 2 * 49 * 4 * 6 * 9),), {}, NotApplicable),
         (ROWS, {"probe": None}, CannotTell),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rows_made_up import FixedProbe, evidence_of, report_of, row
+from made_up_rows import FixedProbe, bare_row, evidence_of, filled_report
 from torch.utils.flop_counter import FlopCounterMode
 
 from boundby.remedies.replayed import (
@@ -52,7 +52,7 @@ CONVOLUTIONS = [
 )
 def test_a_product_made_again_has_the_flops_that_were_counted(op, shapes, flops):
     # Each row tells of two calls.
-    (kind,) = kinds_of([row(op, shapes, 0.5, calls=2, flops=2 * flops)], PRODUCTS)
+    (kind,) = kinds_of([bare_row(op, shapes, 0.5, calls=2, flops=2 * flops)], PRODUCTS)
     replay = product_replay(kind)
     assert flops_of(replay) == flops
 
@@ -61,7 +61,7 @@ def test_a_product_made_again_has_the_flops_that_were_counted(op, shapes, flops)
     ("op", "shapes"), [("mm", "8x8"), ("convolution", "2x6x9x9 4x6x3x3"), ("convolution", "2x6x9x9 4x5x3x3")]
 )
 def test_what_the_report_does_not_tell_is_not_made_up(op, shapes):
-    (kind,) = kinds_of([row(op, shapes, 0.5, flops=12345)], PRODUCTS)
+    (kind,) = kinds_of([bare_row(op, shapes, 0.5, flops=12345)], PRODUCTS)
     assert product_replay(kind) is None
 
 
@@ -76,18 +76,18 @@ def test_a_long_product_is_made_with_fewer_rows_but_not_another_one(m, k, n):
 
 
 def test_thin_products_take_turns_with_weights_from_memory():
-    (kind,) = kinds_of([row("mm", "1x512 512x512", 0.5, calls=40, flops=40 * 2 * 512 * 512)], PRODUCTS)
+    (kind,) = kinds_of([bare_row("mm", "1x512 512x512", 0.5, calls=40, flops=40 * 2 * 512 * 512)], PRODUCTS)
     assert product_replay(kind).sets == 40
-    (kind,) = kinds_of([row("mm", "512x512 512x512", 0.5, calls=40, flops=40 * 2 * 512**3)], PRODUCTS)
+    (kind,) = kinds_of([bare_row("mm", "512x512 512x512", 0.5, calls=40, flops=40 * 2 * 512**3)], PRODUCTS)
     assert product_replay(kind).sets == 1
 
 
 def test_weights_take_turns_up_to_all_that_a_step_reads():
     """One layer's weights stay in a cache where they are all; among others of a quarter of a gigabyte they do not."""
     rows = [
-        row("mm", "1x512 512x2048", 0.5, calls=2, flops=2 * 2 * 512 * 2048),
-        row("mm", "1x512 512x512", 0.3, calls=200, flops=200 * 2 * 512 * 512),
-        row("mm", "512x512 512x512", 0.2, flops=2 * 512**3),
+        bare_row("mm", "1x512 512x2048", 0.5, calls=2, flops=2 * 2 * 512 * 2048),
+        bare_row("mm", "1x512 512x512", 0.3, calls=200, flops=200 * 2 * 512 * 512),
+        bare_row("mm", "512x512 512x512", 0.2, flops=2 * 512**3),
     ]
     kinds = kinds_of(rows, PRODUCTS)
     read = weight_bytes(kinds)
@@ -98,7 +98,7 @@ def test_weights_take_turns_up_to_all_that_a_step_reads():
 
 
 def test_gradients_are_computed_where_the_step_has_a_backward_pass():
-    (kind,) = kinds_of([row("mm", "16x8 8x4", 0.5, flops=1024)], PRODUCTS)
+    (kind,) = kinds_of([bare_row("mm", "16x8 8x4", 0.5, flops=1024)], PRODUCTS)
     replay = product_replay(kind)
     for gradients, times in ((False, 1), (True, 3)):
         call = timed_call(replay, ("float32", "float32"), gradients=gradients)
@@ -110,9 +110,9 @@ def test_gradients_are_computed_where_the_step_has_a_backward_pass():
 
 def test_each_family_of_products_weighs_what_it_takes_forward_and_backward(sample_report):
     rows = (
-        row("mm", "16x8 8x4", 0.3, flops=1024),
-        row("bmm", "2x16x8 2x8x4", 0.1, flops=2048),
-        row("bmm", "2x16x8 2x8x4", 0.5, phase="backward"),
+        bare_row("mm", "16x8 8x4", 0.3, flops=1024),
+        bare_row("bmm", "2x16x8 2x8x4", 0.1, flops=2048),
+        bare_row("bmm", "2x16x8 2x8x4", 0.5, phase="backward"),
     )
 
     class ByDimensions(FixedProbe):
@@ -120,7 +120,7 @@ def test_each_family_of_products_weighs_what_it_takes_forward_and_backward(sampl
             self.ratio = 0.5 if self.calls == 0 else 2.0
             return super().__call__(base, changed, budget_s=budget_s)
 
-    evidence = evidence_of(report_of(sample_report("overhead"), rows), probe=ByDimensions(1.0, base_s=1e-3))
+    evidence = evidence_of(filled_report(sample_report("overhead"), rows), probe=ByDimensions(1.0, base_s=1e-3))
     part = products_part(evidence, kinds_of(rows, PRODUCTS))
     assert part.seconds == pytest.approx(0.09)
     assert part.ratio.value == pytest.approx((0.3 * 0.5 + 0.6 * 2.0) / 0.9)

@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from rows_made_up import FixedProbe, applied, evidence_of, report_of, row
+from made_up_rows import FixedProbe, applied, bare_row, evidence_of, filled_report
 
 from boundby.remedies import sdpa
 from boundby.remedies.contract import CannotTell, NotApplicable
@@ -23,19 +23,23 @@ def at(line, made, code=None):
 
 def by_hand(module="net.attn", *, code="scores.masked_fill(causal, -inf)"):
     return (
-        at(10, row("bmm", "8x32x16 8x16x32", 0.1, module=module)),
-        at(10, row("div", WEIGHTS, 0.05, module=module)),
-        at(11, row("masked_fill", f"{WEIGHTS} 32x32", 0.05, module=module), code),
-        at(12, row("_softmax", WEIGHTS, 0.1, module=module)),
-        at(13, row("bmm", "8x32x32 8x32x16", 0.1, module=module)),
-        at(13, row("bmm", "8x32x16 8x16x32", 0.1, module=module, phase="backward")),
-        at(12, row("_softmax_backward_data", f"{WEIGHTS} {WEIGHTS}", 0.1, module=module, phase="backward")),
+        at(10, bare_row("bmm", "8x32x16 8x16x32", 0.1, module=module)),
+        at(10, bare_row("div", WEIGHTS, 0.05, module=module)),
+        at(11, bare_row("masked_fill", f"{WEIGHTS} 32x32", 0.05, module=module), code),
+        at(12, bare_row("_softmax", WEIGHTS, 0.1, module=module)),
+        at(13, bare_row("bmm", "8x32x32 8x32x16", 0.1, module=module)),
+        at(13, bare_row("bmm", "8x32x16 8x16x32", 0.1, module=module, phase="backward")),
+        at(12, bare_row("_softmax_backward_data", f"{WEIGHTS} {WEIGHTS}", 0.1, module=module, phase="backward")),
     )
 
 
 def test_all_rows_of_the_attention_change_and_no_others(sample_report):
-    rows = (*by_hand(), at(13, row("addmm", "16 128x16 16x16", 0.2, module="net.attn")), row("relu", "4x4", 0.1))
-    evidence = evidence_of(report_of(sample_report("memory"), rows), probe=FixedProbe(0.5))
+    rows = (
+        *by_hand(),
+        at(13, bare_row("addmm", "16 128x16 16x16", 0.2, module="net.attn")),
+        bare_row("relu", "4x4", 0.1),
+    )
+    evidence = evidence_of(filled_report(sample_report("memory"), rows), probe=FixedProbe(0.5))
     (found,) = sdpa.attentions(evidence.report)
     assert {one.op for one in found.rows} == {one.op for one in by_hand()}
     assert (found.weights, found.width, found.masked, found.causal) == ((4, 2, 32, 32), 16, True, True)
@@ -49,28 +53,28 @@ def test_all_rows_of_the_attention_change_and_no_others(sample_report):
 
 def test_the_same_lines_in_many_layers_are_one_attention(sample_report):
     rows = [dataclasses.replace(one, share=0.04) for name in ("a.0", "a.1", "a.2") for one in by_hand(name)]
-    (found,) = sdpa.attentions(report_of(sample_report("memory"), rows))
+    (found,) = sdpa.attentions(filled_report(sample_report("memory"), rows))
     assert len(found.rows) == 3 * len(by_hand())
 
 
 @pytest.mark.parametrize("missing", [0, 3, 4])
 def test_without_both_products_and_the_softmax_it_is_none(sample_report, missing):
     rows = [one for index, one in enumerate(by_hand()) if index != missing]
-    evidence = evidence_of(report_of(sample_report("memory"), rows), probe=FixedProbe(0.5))
+    evidence = evidence_of(filled_report(sample_report("memory"), rows), probe=FixedProbe(0.5))
     assert isinstance(sdpa.predict(evidence), NotApplicable)
 
 
 def test_a_softmax_over_classes_beside_products_is_none(sample_report):
     rows = [
-        at(10, row("addmm", "10 64x32 32x10", 0.3)),
-        at(11, row("_softmax", "64x10", 0.3)),
-        at(12, row("bmm", "4x8x8 4x8x8", 0.3)),
+        at(10, bare_row("addmm", "10 64x32 32x10", 0.3)),
+        at(11, bare_row("_softmax", "64x10", 0.3)),
+        at(12, bare_row("bmm", "4x8x8 4x8x8", 0.3)),
     ]
-    assert sdpa.attentions(report_of(sample_report("memory"), rows)) == ()
+    assert sdpa.attentions(filled_report(sample_report("memory"), rows)) == ()
 
 
 def test_without_a_probe_it_cannot_be_told(sample_report):
-    assert isinstance(sdpa.predict(evidence_of(report_of(sample_report("memory"), by_hand()))), CannotTell)
+    assert isinstance(sdpa.predict(evidence_of(filled_report(sample_report("memory"), by_hand()))), CannotTell)
 
 
 @pytest.mark.parametrize(
@@ -90,14 +94,14 @@ def test_the_probe_has_the_dtype_of_the_products(sample_report, monkeypatch, dty
         sdpa, "timed_call", lambda replay, names, **options: seen.append(names) or plain(replay, names, **options)
     )
     rows = [dataclasses.replace(one, dtype=dtypes[one.line == 13]) for one in by_hand()]
-    told = sdpa.predict(evidence_of(report_of(sample_report("memory"), rows), probe=FixedProbe(0.5)))
+    told = sdpa.predict(evidence_of(filled_report(sample_report("memory"), rows), probe=FixedProbe(0.5)))
     assert seen == ([] if probed is None else [(probed,) * 3] * 2)
     assert isinstance(told, CannotTell if probed is None else Predicted)
 
 
 def test_lines_of_installed_code_are_none_to_change(sample_report):
     rows = [dataclasses.replace(one, path="/lib/python3/site-packages/x/net.py") for one in by_hand()]
-    assert sdpa.attentions(report_of(sample_report("memory"), rows)) == ()
+    assert sdpa.attentions(filled_report(sample_report("memory"), rows)) == ()
 
 
 @pytest.mark.parametrize(("masked", "causal"), [(False, False), (True, True), (True, False)])
@@ -114,7 +118,7 @@ def test_a_real_attention_of_many_tokens_gains(sample_report):
         for one in by_hand()
     ]
     rows[0] = dataclasses.replace(rows[0], shapes="8x384x16 8x16x384")
-    evidence = evidence_of(report_of(sample_report("memory"), rows), probe=TurnsProbe(budget_s=0.2))
+    evidence = evidence_of(filled_report(sample_report("memory"), rows), probe=TurnsProbe(budget_s=0.2))
     assert math.prod(sdpa.attentions(evidence.report)[0].weights) == 4 * 2 * 384 * 384
     predicted = sdpa.predict(evidence)
     # On a machine that is not quiet the probe says that it cannot tell; never that it would be slower.

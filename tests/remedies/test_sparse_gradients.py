@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rows_made_up import FixedProbe, applied, evidence_of, optimizer, report_of, row
+from made_up_rows import FixedProbe, applied, bare_row, evidence_of, filled_report, optimizer
 
 from boundby.remedies import sparse_gradients
 from boundby.remedies.contract import CannotTell, NotApplicable
@@ -12,16 +12,16 @@ from boundby.results.remedy import Predicted
 
 TABLE = (20_000, 32)
 ROWS = (
-    row("embedding", "20000x32 16x4", 0.02),
-    row("embedding_dense_backward", "16x4x32 16x4", 0.18, phase="backward"),
-    row("addcdiv_", "20000x32 20000x32 20000x32", 0.6, phase="optimizer"),
+    bare_row("embedding", "20000x32 16x4", 0.02),
+    bare_row("embedding_dense_backward", "16x4x32 16x4", 0.18, phase="backward"),
+    bare_row("addcdiv_", "20000x32 20000x32 20000x32", 0.6, phase="optimizer"),
 )
 
 
 @pytest.fixture
 def evidence(sample_report):
     def make(*optimizers, rows=ROWS, probe=None):
-        return evidence_of(report_of(sample_report("memory"), rows), probe=probe, optimizers=optimizers)
+        return evidence_of(filled_report(sample_report("memory"), rows), probe=probe, optimizers=optimizers)
 
     return make
 
@@ -49,7 +49,7 @@ def test_a_step_on_a_table_is_quicker_where_it_writes_few_rows(evidence, kind):
 def test_what_is_sparse_takes_as_long_as_its_probe_however_long_the_dense_step_takes(evidence, tables):
     # A table of ten million rows takes 90 ms inside the step; the probe's part of it takes 10 ms, and sparse 0.4 ms.
     large = (10_000_000, 32)
-    rows = (row("embedding", "10000000x32 16x4", 0.1), row("lerp_", "10000000x32", 0.9, phase="optimizer"))
+    rows = (bare_row("embedding", "10000000x32 16x4", 0.1), bare_row("lerp_", "10000000x32", 0.9, phase="optimizer"))
     optimized = optimizer("Adam", *[large] * tables)
     found = sparse_gradients.predict(evidence(optimized, rows=rows, probe=FixedProbe(0.04)))
     assert isinstance(found, Predicted)
@@ -73,7 +73,7 @@ def test_an_optimizer_that_cannot_is_named(evidence, held, why):
 
 
 def test_small_tables_and_steps_without_an_optimizer_are_left_alone(evidence):
-    small = (row("embedding", "100x32 16x4", 0.5),)
+    small = (bare_row("embedding", "100x32 16x4", 0.5),)
     assert isinstance(sparse_gradients.predict(evidence(optimizer("Adam", (100, 32)), rows=small)), NotApplicable)
     assert isinstance(sparse_gradients.predict(evidence()), NotApplicable)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rows_made_up import FixedProbe, applied, evidence_of, optimizer, report_of, row
+from made_up_rows import FixedProbe, applied, bare_row, evidence_of, filled_report, optimizer
 
 from boundby.remedies import bf16_weights, int8_weights
 from boundby.remedies.contract import CannotTell, NotApplicable
@@ -15,10 +15,10 @@ from boundby.remedies.weights import LinearWork, Product, linear_work, probed_pr
 from boundby.results.remedy import Predicted
 
 ROWS = (
-    row("mm", "1x256 256x512", 0.5, calls=3),
-    row("addmm", "64 1x512 512x64", 0.1),
-    row("mm", "64x64 64x64", 0.1, module=None),
-    row("bmm", "4x8x8 4x8x8", 0.1),
+    bare_row("mm", "1x256 256x512", 0.5, calls=3),
+    bare_row("addmm", "64 1x512 512x64", 0.1),
+    bare_row("mm", "64x64 64x64", 0.1, module=None),
+    bare_row("bmm", "4x8x8 4x8x8", 0.1),
 )
 BOTH = pytest.mark.parametrize("remedy", [bf16_weights, int8_weights])
 
@@ -26,7 +26,7 @@ BOTH = pytest.mark.parametrize("remedy", [bf16_weights, int8_weights])
 @pytest.fixture
 def evidence(sample_report):
     def make(rows=ROWS, kind="inference", **more):
-        return evidence_of(report_of(sample_report("memory"), rows, kind=kind), **more)
+        return evidence_of(filled_report(sample_report("memory"), rows, kind=kind), **more)
 
     return make
 
@@ -75,10 +75,10 @@ def test_what_is_slower_only_with_all_threads_may_be_the_load(evidence, remedy, 
     ("more", "kind"),
     [
         ({"kind": "training"}, NotApplicable),
-        ({"rows": (*ROWS, row("mm", "8x8 8x8", 0.1, phase="backward"))}, NotApplicable),
+        ({"rows": (*ROWS, bare_row("mm", "8x8 8x8", 0.1, phase="backward"))}, NotApplicable),
         ({"optimizers": (optimizer("SGD", (8, 8)),)}, NotApplicable),
         ({"rows": ROWS[2:]}, NotApplicable),
-        ({"rows": (row("mm", "1x256 256x512", 0.04),)}, NotApplicable),
+        ({"rows": (bare_row("mm", "1x256 256x512", 0.04),)}, NotApplicable),
         ({"probe": None}, CannotTell),
     ],
 )
