@@ -255,3 +255,11 @@ def test_tensors_that_become_too_large_to_be_kept_fault_in_each_step(evidence, m
     assert batch_x2.fresh_share(seen.report, [(2 << 20,)], 4).value == 0.0  # a weight's gradient does not grow
     monkeypatch.setenv("LD_PRELOAD", "libjemalloc.so")
     assert batch_x2.fresh_share(seen.report, [], 4).value == 0.0
+
+
+def test_page_faults_and_unexplained_work_on_data_grow_with_the_batch(evidence):
+    # Starting the op is a hundredth of it, and less than reading its data takes: the rest is work on data.
+    made = row("mul", "1024x64 1024x64", 1.0, bytes_read=1 << 19, bytes_written=1 << 18, faults=96)
+    floors = dataclasses.replace(made.floors, overhead_s=1e-3, memory_s=4e-3, bound="overhead")
+    found = batch_x2.predict(evidence(dataclasses.replace(made, floors=floors)))
+    assert found.speedup == pytest.approx(speedup(0.01))

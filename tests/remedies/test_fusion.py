@@ -24,7 +24,7 @@ def op(name, reads, share, *, calls=1, code="y = a * b + c", function_s=0.0, mem
         "pointwise_flops": N * calls,
         "calls": calls,
     }
-    made = row(name, str(N), share, **({"code": code, "line": 9} | sizes | fields))
+    made = row(name, " ".join([str(N)] * max(1, int(reads))), share, **({"code": code, "line": 9} | sizes | fields))
     memory = share * STEP_S if memory_s is None else memory_s
     return dataclasses.replace(made, floors=dataclasses.replace(made.floors, memory_s=memory, pointwise_s=function_s))
 
@@ -46,6 +46,7 @@ def function(name, value, stack="torch"):
 
 
 MULTIPLY_ADD = (op("mul", 2, 0.3), op("add", 2, 0.3))
+GATED = "y = torch.sigmoid(x) * self.net(x)"
 GELU_CODE = "return 0.5 * x * (1 + torch.tanh(0.79 * (x + 0.044715 * x * x * x)))"
 
 
@@ -177,3 +178,29 @@ def test_nothing_is_applied_from_outside():
     found = applied("fusion", "")
     assert found["seen"] == {}
     assert "source lines" in found["refused"][0]
+
+
+def test_a_running_mean_is_a_lerp_and_a_product_by_a_number_no_addcmul(evidence):
+    mean = (
+        op("mul_", 1, 0.3, code="a.mul_(0.9).add_(b, alpha=0.1)"),
+        op("add_", 2, 0.3, code="a.mul_(0.9).add_(b, alpha=0.1)"),
+    )
+    assert fusion.predict(evidence(*mean)).change == "train.py:9: a.lerp_(b, weight) if it is that"
+    found = fusion.predict(evidence(op("mul", 1, 0.3, code="y = 2 * a + b"), op("add", 2, 0.3, code="y = 2 * a + b")))
+    assert "alpha=number" in found.change
+
+
+def test_times_told_are_those_that_the_speedup_promises(evidence):
+    # The ops took ten times what their floors say: what nothing explains is promised to nobody.
+    slow = [dataclasses.replace(one, floors=dataclasses.replace(one.floors, memory_s=3e-3)) for one in MULTIPLY_ADD]
+    found = fusion.predict(evidence(*slow))
+    left_ms = STEP_S * 1e3 * (0.6 - (1 - 1 / found.speedup))
+    assert f"60 ms -> {left_ms:.2g} ms" in found.reason
+
+
+def test_ops_between_the_steps_of_a_recurrent_layer_are_no_chain(evidence):
+    product = row("addmm", "64 16x64 64x64", 0.3, code=GATED, line=9, bytes_read=1 << 16, matmul_flops=9)
+    gate = (op("sigmoid", 1, 0.2, code=GATED), op("mul", 2, 0.2, code=GATED))
+    assert isinstance(fusion.predict(evidence(product, *gate)), Predicted)
+    recurrent = dataclasses.replace(product, calls=60)
+    assert isinstance(fusion.predict(evidence(recurrent, *gate)), NotApplicable)

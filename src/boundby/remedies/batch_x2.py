@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 import mmap
 from collections.abc import Callable, Collection, Mapping
@@ -12,6 +10,7 @@ from typing import Any
 from boundby.bound.ceilings import Ceilings, Speed
 from boundby.remedies.allocator import LEAST_KEPT, MOST_KEPT, glibc_as_it_comes
 from boundby.remedies.contract import CannotTell, Effects, Evidence, Prediction
+from boundby.remedies.data_loaders import change_loaders
 from boundby.remedies.in_step import Shape, base_name, tensor_shapes
 from boundby.remedies.sums import LEAST_KNOWN, known_share, weighted_sum
 from boundby.results.counts import MatmulShape
@@ -186,7 +185,7 @@ class _Growth:
             fixed = self._weights_part(row)
             if fixed > 0:
                 return interval(2.0 - fixed, 1.0 if fixed > 0.5 else 2.0 - fixed, 2.0)
-        if row.floors.bound == "overhead":
+        if row.floors.overhead_s >= max(row.floors.memory_s, row.floors.pointwise_s, row.floors.matmul_s):
             # More than such ops take on almost no data: slower dispatch, or work on little data.
             return interval(1.5, 1.0, 2.0)
         return DOUBLED
@@ -232,32 +231,22 @@ def _weight_shapes(facts: ScriptFacts) -> frozenset[Shape]:
 
 def apply(effects: Effects) -> None:
     """Loaders made from now on give twice as many samples at once, where they make batches and have that many."""
-    from torch.utils.data import DataLoader
-
-    plain = DataLoader.__init__
-    signature = inspect.signature(plain)
     # A loader may be made anew from another one's settings; its batches are doubled once.
     doubled: dict[int, int] = {}
 
-    @functools.wraps(plain)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            given = signature.bind(self, *args, **kwargs)
-        except TypeError:  # the script's own mistake, which the plain call tells
-            plain(self, *args, **kwargs)
-            return
-        given.apply_defaults()
-        size: Any = given.arguments.get("batch_size")
-        why = _why_not(given.arguments, size)
+    def change(arguments: dict[str, Any]) -> str | None:
+        size: Any = arguments.get("batch_size")
+        why = _why_not(arguments, size)
         if why:
             effects.cannot(why)
-        elif doubled.get(id(given.arguments["dataset"])) != size:
-            given.arguments["batch_size"] = WORK_FACTOR * size
-            doubled[id(given.arguments["dataset"])] = WORK_FACTOR * size
-            effects.saw(tr("batches of {size} in place of {before}", size=str(WORK_FACTOR * size), before=str(size)))
-        plain(*given.args, **given.kwargs)
+            return None
+        if doubled.get(id(arguments["dataset"])) == size:
+            return None
+        arguments["batch_size"] = WORK_FACTOR * size
+        doubled[id(arguments["dataset"])] = WORK_FACTOR * size
+        return tr("batches of {size} in place of {before}", size=str(WORK_FACTOR * size), before=str(size))
 
-    DataLoader.__init__ = init  # type: ignore[method-assign]  # what applying from outside means
+    change_loaders(change, effects)
 
 
 def _why_not(arguments: Mapping[str, Any], size: Any) -> str | None:

@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from boundby.bound.step_view import is_own
 from boundby.remedies.compiled_calls import call_s, has_compiler
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.fused_times import FusedTime, fused_time, most_of
-from boundby.remedies.in_step import savable_s
-from boundby.remedies.pointwise_chains import Chain, chain_of, pointwise_chains
+from boundby.remedies.in_step import base_name, savable_s, tensor_shapes
+from boundby.remedies.pointwise_chains import Chain, chain_of, plain_name, pointwise_chains
 from boundby.remedies.predicting import predicted_from_saving
 from boundby.results.interval import Interval, interval
 from boundby.results.language import tr
+from boundby.results.own_code import is_own
 from boundby.results.report import Report
 from boundby.results.units import format_time
 
@@ -35,20 +35,32 @@ MOST_LINES = 3
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A function that does a chain in one kernel: the ops it has at least and at most, and its ceiling's name."""
+    """A function that does a chain in one kernel: the ops it has at least and at most, and its ceiling's name.
+
+    ``scaled`` says whether its product is one by a number; None where either may be. ``in_place`` likewise.
+    """
 
     call: str
     has: frozenset[str]
     only: frozenset[str] | None
     function: str | None
     ops: tuple[int, int] = (2, 99)
+    scaled: bool | None = None
+    in_place: bool | None = None
 
 
 def _library(
-    call: str, has: str, *, only: str | None = None, function: str | None = None, ops: tuple[int, int] = (2, 99)
+    call: str,
+    has: str,
+    *,
+    only: str | None = None,
+    function: str | None = None,
+    ops: tuple[int, int] = (2, 99),
+    scaled: bool | None = None,
+    in_place: bool | None = None,
 ) -> Library:
     allowed = None if only is None else frozenset(only.split()) | frozenset(has.split())
-    return Library(call, frozenset(has.split()), allowed, function, ops)
+    return Library(call, frozenset(has.split()), allowed, function, ops, scaled, in_place)
 
 
 # The first that fits. What a chain computes is guessed from its ops: advice says "if it is that".
@@ -63,8 +75,11 @@ LIBRARY = (
     _library("F.layer_norm", "mean sub rsqrt", function="layer_norm"),
     _library("F.rms_norm", "mean rsqrt mul"),
     _library("F.mse_loss(a, b)", "sub pow mean", only=""),
-    _library("torch.addcmul(c, a, b)", "mul add", only="", function="addcmul", ops=(2, 2)),
-    _library("torch.addcdiv(c, a, b)", "div add", only="", function="addcdiv", ops=(2, 2)),
+    # A running mean, of weights for example: a *= decay; a += (1 - decay) * b.
+    _library("a.lerp_(b, weight)", "mul add", only="", ops=(2, 2), scaled=True, in_place=True),
+    _library("torch.add(c, a, alpha=number)", "mul add", only="", ops=(2, 2), scaled=True, in_place=False),
+    _library("torch.addcmul(c, a, b)", "mul add", only="", function="addcmul", ops=(2, 2), scaled=False),
+    _library("torch.addcdiv(c, a, b)", "div add", only="", function="addcdiv", ops=(2, 2), scaled=False),
 )
 
 
@@ -95,21 +110,22 @@ def predict(evidence: Evidence) -> Prediction:
         return NotApplicable(tr("no chain of elementwise ops in the script's own lines would save a noticeable time"))
     if not any(place.library for place in places) and not has_compiler():
         return CannotTell(tr("no library function is known for its chains, and no C++ compiler is here to make one"))
-    told = places[:MOST_LINES]
-    reason = tr("; ").join(_told(one) for one in told)
-    if len(places) > len(told):
-        reason = tr("{lines} and {number} more lines", lines=reason, number=str(len(places) - len(told)))
     most = most_of(report)
     # What nothing explains of a line's time is not promised to go.
     cap = savable_s(report, [row for one in places for chain in one.chains for row in chain.rows])
+    promised = (1.0 + most) / 2.0 * sum(one.saved.value for one in places)
     saved, least, highest = (
         min(cap, seconds)
         for seconds in (
-            (1.0 + most) / 2.0 * sum(one.saved.value for one in places),
+            promised,
             sum(one.saved.low for one in places),
             most * sum(one.saved.high for one in places),
         )
     )
+    told = places[:MOST_LINES]
+    reason = tr("; ").join(_told(one, min(1.0, saved / promised)) for one in told)
+    if len(places) > len(told):
+        reason = tr("{lines} and {number} more lines", lines=reason, number=str(len(places) - len(told)))
     predicted = predicted_from_saving(
         report,
         saved,
@@ -146,9 +162,20 @@ def library_for(chain: Chain) -> Library | None:
     each = chain.ops // chain.runs
     for one in LIBRARY:
         fits = one.has <= chain.names and (one.only is None or chain.names <= one.only)
+        fits = fits and one.scaled in (None, _scaled(chain)) and one.in_place in (None, _in_place(chain))
         if fits and one.ops[0] <= each <= one.ops[1]:
             return one
     return None
+
+
+def _scaled(chain: Chain) -> bool:
+    """Whether its product or quotient is one by a number: no second tensor is told."""
+    products = [row for row in chain.rows if plain_name(row.op) in ("mul", "div")]
+    return any(len([shape for shape in tensor_shapes(row) if shape != ()]) < 2 for row in products)
+
+
+def _in_place(chain: Chain) -> bool:
+    return all(base_name(row.op).endswith("_") for row in chain.rows)
 
 
 def _by_library(chain: Chain) -> list[Chain]:
@@ -193,11 +220,12 @@ def _time(chain: Chain, report: Report, library: Library | None) -> FusedTime:
     return fused_time(chain, report, function=function)
 
 
-def _told(place: Place) -> str:
+def _told(place: Place, part: float) -> str:
+    """The place and what it would take, where ``part`` of what its floors say can be saved."""
     one = place.chains[0]
     after = one.passes_after
     band = "" if after.high - after.low < 0.5 else f" ({after.low:.0f}-{after.high:.0f})"
-    left = place.now_s - place.saved.value
+    left = place.now_s - part * place.saved.value
     return tr(
         "{where}: {before} -> {after} passes over memory, {now} -> {left}, then bound by {bound}",
         where=_where(place),

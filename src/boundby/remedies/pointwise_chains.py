@@ -12,7 +12,7 @@ than the text has names.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from boundby.remedies.in_step import base_name
@@ -28,6 +28,9 @@ REDUCTIONS = frozenset(
 )
 # Elementwise and yet without an arithmetic operation.
 SELECTIONS = frozenset({"where", "masked_fill"})
+# A line with products or other work in it still holds a chain beside them, as softmax(q @ k) @ v does; where there is
+# more such work than this for each run of the chain (a recurrent layer's line), it stands between the chain's ops.
+MOST_BETWEEN = 2
 # Lines this near to each other are one piece of code, unless another op stands between them.
 NEAR_LINES = 2
 
@@ -87,6 +90,8 @@ def pointwise_chains(report: Report) -> tuple[Chain, ...]:
         report: any report; one without ops has none. Optimizers are left out, whose kernels are another remedy's.
     """
     chains = [chain for group in _groups(report.ops) if (chain := chain_of(group)) is not None]
+    between = _other_calls(report.ops)
+    chains = [one for one in chains if _stands_together(one, between)]
     written = [one for one in chains if one.phase != "backward"]
     # The gradient of a single op is no chain of the user's, even where gradients are added up.
     kept = [one for one in chains if one.phase != "backward" or any(one.overlaps(other) for other in written)]
@@ -136,6 +141,24 @@ def _groups(rows: Sequence[OpRow]) -> Iterator[list[OpRow]]:
         # Ops of one kind around a product, as in relu(a(relu(x))), have it between them.
         if line not in other.get(path, ()) or len({row.op for row in group}) > 1:
             yield group
+
+
+def _other_calls(rows: Sequence[OpRow]) -> dict[tuple[str, str | None, Phase, int], int]:
+    """Calls a step of work that is no part of chains, by path, module, phase and line."""
+    found: dict[tuple[str, str | None, Phase, int], int] = {}
+    for row in rows:
+        other = _moves(row) and not is_pointwise(row) and not is_reduction(row)
+        if other and row.path is not None and row.line is not None:
+            key = (row.path, row.module, row.phase, row.line)
+            found[key] = found.get(key, 0) + row.calls
+    return found
+
+
+def _stands_together(chain: Chain, other: Mapping[tuple[str, str | None, Phase, int], int]) -> bool:
+    lines = {row.line or 0 for row in chain.rows}
+    calls = sum(other.get((chain.path, chain.module, chain.phase, line), 0) for line in lines)
+    # Each product has two gradients, each again a product.
+    return calls <= chain.runs * MOST_BETWEEN * (2 if chain.phase == "backward" else 1)
 
 
 def _moves(row: OpRow) -> bool:
