@@ -181,6 +181,7 @@ def _machine():
         (["def f(): return torch.cos(torch.cos(x))"], {"x"}, 2),
         (["y = x.view(-1, 2).transpose(0, 1)"], {"x"}, 0),
         (["y = -x if flag else x > 0"], {"x", "flag"}, 2),
+        (["for a, b in zip(old, new): a.mul_(0.9).add_(b, alpha=0.1)"], {"a", "b"}, 2),
     ],
 )
 def test_names_from_outside(lines, outside, operations):

@@ -67,6 +67,11 @@ class _Found(ast.NodeVisitor):
         for target in node.targets:
             self.assigned.update(one.id for one in ast.walk(target) if isinstance(one, ast.Name))
 
+    def visit_For(self, node: ast.For) -> None:
+        # What is looped over computes nothing; what it gives comes from outside.
+        for statement in node.body:
+            self.visit(statement)
+
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self.operations += 1
         self._use(node.target)
