@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -42,7 +43,8 @@ def test_a_limit_differs_beyond_both_bands_and_what_two_measurings_leave(factor:
     a = bandwidth("copy", 1 << 20, 1e9, spread=spread)
     b = bandwidth("copy", 1 << 20, factor * 1e9, spread=spread)
     (change,) = compared(only(a), only(b)).ceilings
-    band = (1 + spread) / (1 - spread) * (1 + BETWEEN_MEASURINGS)
+    # The two bands and the allowance are of independent causes.
+    band = math.exp(math.hypot(math.log1p(spread), math.log1p(-spread), math.log1p(BETWEEN_MEASURINGS)))
     assert change.ratio.value == pytest.approx(factor)
     assert change.ratio.high == pytest.approx(factor * band)
     assert change.differs == (factor > band * (1 + 1e-12) or factor < 1 / band * (1 - 1e-12))
@@ -114,3 +116,11 @@ def test_nothing_in_common() -> None:
     found = compared(only(overhead("view", 1e-6)), only(product((1, 8, 8, 8), 1e9)))
     assert found.sentence == "a.json and b.json have no limit in common."
     assert (found.main, found.ceilings, found.only_a, found.only_b) == ((), (), 1, 1)
+
+
+def test_two_states_of_a_machine_are_told_apart_by_what_a_parallel_region_costs() -> None:
+    a, b = (only(overhead("parallel_region", cost)) for cost in (1.0e-6, 2.6e-6))
+    found = compared(a, b)
+    assert [(one.name, one.differs) for one in found.main] == [("parallel_region", True)]
+    assert found.sentence == "Beside a.json, b.json shares an op out among its threads 2.60x slower."
+    assert "shares an op out among its threads 2.60x faster" in compared(b, a).sentence

@@ -98,6 +98,42 @@ def test_the_limit_bounds_what_is_available(write, tmp_path):
     assert available_memory(tmp_path) == 1 << 30
 
 
+def test_what_others_of_the_group_hold_is_not_available_but_files_lying_idle_are(write, tmp_path):
+    write("sys/fs/cgroup/memory.max", f"{1 << 30}\n")
+    write("sys/fs/cgroup/memory.current", f"{700 << 20}\n")
+    assert available_memory(tmp_path) == 324 << 20
+    write("sys/fs/cgroup/memory.stat", f"anon 1\ninactive_file {200 << 20}\n")
+    assert available_memory(tmp_path) == 524 << 20
+    assert memory_limit(tmp_path) == 1 << 30
+
+
+def test_a_group_above_may_leave_less_than_the_own_one(write, tmp_path):
+    write("proc/self/cgroup", "0::/jobs/7\n")
+    write("sys/fs/cgroup/jobs/7/memory.max", f"{2 << 30}\n")
+    write("sys/fs/cgroup/jobs/7/memory.current", f"{100 << 20}\n")
+    write("sys/fs/cgroup/jobs/memory.max", f"{4 << 30}\n")
+    write("sys/fs/cgroup/jobs/memory.current", f"{(4 << 30) - (1 << 28)}\n")
+    assert available_memory(tmp_path) == 1 << 28
+
+
+def test_version_1_groups_count_alike(write, tmp_path):
+    write("proc/self/cgroup", "4:memory:/a\n")
+    write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", f"{1 << 30}\n")
+    write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", f"{600 << 20}\n")
+    write("sys/fs/cgroup/memory/a/memory.stat", f"total_inactive_file {100 << 20}\n")
+    assert available_memory(tmp_path) == 524 << 20
+
+
+@pytest.mark.parametrize(("limited", "counted"), [("address space", "VmSize"), ("data size", "VmData")])
+def test_the_processs_own_limits_leave_what_it_has_not_taken(write, tmp_path, limited, counted):
+    write("proc/meminfo", "MemAvailable:   8000000 kB\n")
+    write("proc/self/status", f"{counted}:\t  524288 kB\n")
+    write("proc/self/limits", f"Max {limited}         unlimited            unlimited            bytes\n")
+    assert available_memory(tmp_path) == 8_000_000 * 1024
+    write("proc/self/limits", f"Max {limited}         {1 << 30}           unlimited            bytes\n")
+    assert available_memory(tmp_path) == 512 << 20
+
+
 def test_cpus_of_one_short_name_are_told_apart(write, tmp_path):
     write(
         "proc/cpuinfo", "processor : 0\ncpu family : 25\nmodel : 17\nmodel name : AMD EPYC\nstepping : 1\n\nmodel : 9\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from boundby.machine import ensure
-from boundby.machine.ensure import ensure_machine, worker_environment
+from boundby.machine.ensure import ensure_machine, measuring_notice, worker_environment
 from boundby.machine.rounds import MOST_SAMPLES
 from boundby.machine.store import cache_folder, load, machine_key, machine_path, save
 from boundby.results.errors import BoundbyError
@@ -130,9 +130,33 @@ def test_a_damaged_file_is_measured_again_and_said(cache, monkeypatch):
     cache.mkdir()
     machine_path(key).write_bytes(b"damage")
     monkeypatch.setattr(ensure, "_measure_apart", lambda **options: MACHINE)
-    machine = ensure_machine(threads=1)
+    told: list[str] = []
+    machine = ensure_machine(threads=1, notice=lambda finding: told.append(finding.code))
     assert [finding.code for finding in machine.findings] == ["dtype-slow", "ceilings-damaged"]
-    assert ensure_machine(threads=1) == MACHINE
+    assert told == ["ceilings-damaged"], "said before they are measured again"
+    assert ensure_machine(threads=1, notice=lambda finding: told.append(finding.code)) == MACHINE
+    assert len(told) == 1
+
+
+def test_both_files_of_torchs_own_thread_count_are_mended(cache, monkeypatch):
+    cache.mkdir()
+    keys = [machine_key(threads=threads) for threads in (None, MACHINE.description.threads)]
+    for key in keys:
+        machine_path(key).write_bytes(b"damage")
+    monkeypatch.setattr(ensure, "_measure_apart", lambda **options: MACHINE)
+    assert [finding.code for finding in ensure_machine().findings] == ["dtype-slow", "ceilings-damaged"]
+    assert [load(key) for key in keys] == [(MACHINE, ()), (MACHINE, ())]
+
+
+def test_that_ceilings_are_kept_is_said_only_where_they_can_be(tmp_path, monkeypatch):
+    monkeypatch.setenv("BOUNDBY_CACHE_DIR", str(tmp_path / "new" / "deep"))
+    assert "which are then kept" in measuring_notice(20)
+    (tmp_path / "file").write_text("")
+    for nowhere in (tmp_path / "file", Path("/proc/nope")):
+        monkeypatch.setenv("BOUNDBY_CACHE_DIR", str(nowhere))
+        said = measuring_notice(20)
+        assert "then kept" not in said
+        assert f"cannot be kept in {nowhere}" in said
 
 
 def test_ceilings_of_a_busy_machine_are_kept_only_for_a_while(cache, monkeypatch):
@@ -186,6 +210,17 @@ def test_a_worker_that_is_killed_says_by_what(cache, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(BoundbyError, match="signal 9"):
         ensure_machine(threads=1, budget_s=1)
+
+
+@pytest.mark.parametrize(
+    "fails", ["import os; os.kill(os.getpid(), 9)", "raise RuntimeError('cannot allocate memory')", "raise MemoryError"]
+)
+def test_a_worker_without_enough_memory_says_how_much_it_needs(cache, tmp_path, monkeypatch, fails):
+    fake_torch(tmp_path, fails)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(BoundbyError) as caught:
+        ensure_machine(threads=1, budget_s=1)
+    assert "560 MiB" in caught.value.advice
 
 
 def test_a_worker_that_is_stuck_is_ended(cache, tmp_path, monkeypatch):

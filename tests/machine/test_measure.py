@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from boundby.machine import matmul
+from boundby.machine.bands import least_share
 from boundby.machine.bandwidth import bandwidth_probes, working_sets
 from boundby.machine.data import DataSource
 from boundby.machine.functions import FUNCTIONS, function_elements, function_probes
@@ -154,6 +155,11 @@ def test_measuring_in_process_leaves_settings_and_random_numbers_alone():
     start = monotonic_ns()
     machine = measure_machine(threads=1, mode="quick", budget_s=0.0)
     assert machine.ceilings
+    assert all(one.name != "parallel_region" for one in machine.ceilings)
+    # Bands are for other runs too: a window or two of each that agree are no reason to be surer.
+    assert all(
+        one.high >= (1 + least_share(one)) ** 2 * 0.999 * one.low for one in machine.ceilings if one.kind != "anchor"
+    )
     assert machine.description.measured_at is not None
     assert monotonic_ns() > start
     assert torch.get_num_threads() == threads

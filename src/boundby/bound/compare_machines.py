@@ -11,7 +11,7 @@ from boundby.results.interval import Interval, interval
 from boundby.results.language import tr, trn
 from boundby.results.machine import Ceiling, Finding, Machine
 
-# Two measurings of one machine, an hour apart: nine limits of ten lie within this share beyond their own bands.
+# Allowed for beside both bands: with it one limit in fifty differs between two of 20 runs on one machine.
 BETWEEN_MEASURINGS = 0.06
 
 _FACTS = (
@@ -29,7 +29,8 @@ _FACTS = (
 # Triad reads two streams and writes one, as STREAM does; the others stand in where it was not measured.
 _TRAFFIC = ("triad", "copy", "read", "write", "inplace")
 _DTYPES = ("fp32", "bf16", "fp16", "fp64", "int8")
-_MAIN_OVERHEADS = ("pointwise", "view", "page_fault")
+_PARALLEL_REGION = "parallel_region"
+_MAIN_OVERHEADS = ("pointwise", "view", "page_fault", _PARALLEL_REGION)
 
 
 def compare_machines(a: Machine, b: Machine, *, name_a: str, name_b: str) -> MachineComparison:
@@ -95,8 +96,12 @@ def _facts(a: Machine, b: Machine) -> Iterator[FactChange]:
 
 def _change(a: Ceiling, b: Ceiling) -> CeilingChange:
     """Two ceilings of one kind; what the two measured them at is told where it is the same."""
-    slack = 1.0 + BETWEEN_MEASURINGS
-    ratio = interval(b.value / a.value, b.low / a.high / slack, b.high / a.low * slack)
+    value = b.value / a.value
+    # Each band stands for chance of its own: added as independent, in the logarithm.
+    slack = math.log1p(BETWEEN_MEASURINGS)
+    below = math.hypot(math.log(b.value / b.low), math.log(a.high / a.value), slack) if b.low > 0 else math.inf
+    above = math.hypot(math.log(b.high / b.value), math.log(a.value / a.low), slack) if a.low > 0 else math.inf
+    ratio = interval(value, value * math.exp(-below), value * math.exp(above))
     return CeilingChange(
         kind=a.kind,
         name=a.name,
@@ -175,7 +180,8 @@ def _sentence(a: Side, b: Side, main: tuple[CeilingChange, ...], both: list[Ceil
         for one in (
             next((one for one in main if one.kind == "matmul"), None),
             next((one for one in main if one.kind == "bandwidth"), None),
-            next((one for one in main if one.kind == "overhead"), None),
+            next((one for one in main if one.kind == "overhead" and one.name != _PARALLEL_REGION), None),
+            next((one for one in main if one.name == _PARALLEL_REGION), None),
         )
         if one is not None and one.differs
     ]
@@ -222,6 +228,12 @@ def _deed(change: CeilingChange) -> str:
             tr("moves main memory {times} faster", times=times)
             if faster
             else tr("moves main memory {times} slower", times=times)
+        )
+    if change.name == _PARALLEL_REGION:
+        return (
+            tr("shares an op out among its threads {times} faster", times=times)
+            if faster
+            else tr("shares an op out among its threads {times} slower", times=times)
         )
     return tr("starts an op {times} faster", times=times) if faster else tr("starts an op {times} slower", times=times)
 

@@ -135,23 +135,58 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 def memory_limit(root: Path = Path("/")) -> int | None:
     """The most memory the control group allows (bytes), cgroup v2 or v1; None without a limit."""
-    texts = [
-        *group_files(root, "memory.max", controller=None),
-        *group_files(root, "memory.limit_in_bytes", controller="memory"),
-    ]
-    limits = [int(text) for text in texts if text.strip().isdigit() and 0 < int(text) < _NO_LIMIT]
-    return min(limits, default=None)
+    return min((limit for limit, _ in _group_memory(root)), default=None)
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """How much memory this process can still take without swapping (bytes): free memory within the group's limit."""
+    """How much memory this process can still take without swapping (bytes).
+
+    The least of: what the system has free, what the control group's limit leaves, what the process's own limits
+    (``ulimit -v``, ``ulimit -d``) leave. None where nothing of that can be read.
+
+    Args:
+        root: where ``proc`` and ``sys`` are found.
+    """
     text = read_text(root / "proc/meminfo") or ""
     found = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
     known = [int(found.group(1)) * 1024] if found else []
-    limit = memory_limit(root)
-    if limit is not None:
-        known.append(limit)
+    known.extend(max(0, limit - held) for limit, held in _group_memory(root))
+    known.extend(_left_by_limits(root))
     return min(known, default=None)
+
+
+def _group_memory(root: Path) -> list[tuple[int, int]]:
+    """For each limit of the control group and those above it: its bytes, and those held that cannot simply be dropped.
+
+    Pages of files that nobody used lately can be.
+    """
+    found = []
+    for controller, limit_name, used_name, idle_name in (
+        (None, "memory.max", "memory.current", "inactive_file"),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        for path, text in _group_paths(root, limit_name, controller=controller):
+            limit = text.strip()
+            if not limit.isdigit() or not 0 < int(limit) < _NO_LIMIT:
+                continue
+            used = (read_text(path.with_name(used_name)) or "").strip()
+            stat = read_text(path.with_name("memory.stat")) or ""
+            idle = re.search(rf"^{idle_name} (\d+)$", stat, re.MULTILINE)
+            held = int(used) - (int(idle.group(1)) if idle else 0) if used.isdigit() else 0
+            found.append((int(limit), max(0, held)))
+    return found
+
+
+def _left_by_limits(root: Path) -> list[int]:
+    """What the limits of this process leave it (bytes), one for each that there is."""
+    limits, status = (read_text(root / "proc/self" / name) or "" for name in ("limits", "status"))
+    left = []
+    for limited, counted in (("Max address space", "VmSize"), ("Max data size", "VmData")):
+        limit = re.search(rf"^{limited}\s+(\d+)\s", limits, re.MULTILINE)
+        used = re.search(rf"^{counted}:\s+(\d+) kB", status, re.MULTILINE)
+        if limit:
+            left.append(max(0, int(limit.group(1)) - (int(used.group(1)) * 1024 if used else 0)))
+    return left
 
 
 def threads_findings(description: MachineDescription) -> tuple[Finding, ...]:

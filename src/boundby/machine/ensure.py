@@ -17,11 +17,13 @@ from typing import IO
 import msgspec
 
 from boundby.machine.describe import process_affinity, torch_version, usable_cores
-from boundby.machine.store import load, machine_key, save
+from boundby.machine.memory import FIXED_MEMORY_BYTES
+from boundby.machine.store import cache_folder, is_writable, load, machine_key, save
 from boundby.results.errors import BoundbyError
 from boundby.results.language import language, tr
 from boundby.results.machine import Finding, Machine, Mode
 from boundby.results.machine_file import decode_machine
+from boundby.results.units import format_size
 from boundby.timing.clock import monotonic_ns
 
 # How long measuring may take, seconds, the start of its process included.
@@ -51,6 +53,7 @@ def ensure_machine(
     device: str = "cpu",
     budget_s: float | None = None,
     progress: Progress | None = None,
+    notice: Callable[[Finding], None] | None = None,
 ) -> Machine:
     """This machine with its ceilings: those kept from before, or measured now in a fresh process and kept.
 
@@ -61,6 +64,7 @@ def ensure_machine(
         device: what is measured: the CPU, or an accelerator by the type torch knows it by.
         budget_s: how long measuring may take, seconds, the start of the process included; the mode's own where None.
         progress: told (share done, what is being done) while measuring; not called where kept ceilings are used.
+        notice: told, before they are measured again, that the kept ceilings are damaged.
 
     Returns:
         The machine; findings say where kept ceilings were damaged or new ones could not be kept.
@@ -84,13 +88,33 @@ def ensure_machine(
     if usable:
         # The newest: somebody who measured again did so because the older ones were no good.
         return max(usable, key=lambda one: one.description.measured_at or "")
+    if notice is not None:
+        for finding in findings:
+            notice(finding)
     budget_s = BUDGETS_S[mode] if budget_s is None else budget_s
     machine = _measure_apart(threads=threads, mode=mode, device=device, budget_s=budget_s, progress=progress)
-    findings = (*findings, *save(machine_key(threads=threads, mode=mode, device=device), machine))
-    if threads is None and not findings:
+    not_kept = save(machine_key(threads=threads, mode=mode, device=device), machine)
+    if threads is None and not not_kept:
         # So that asking for the number that torch takes by itself does not measure a second time.
-        findings = save(machine_key(threads=machine.description.threads, mode=mode, device=device), machine)
-    return replace(machine, findings=(*machine.findings, *findings))
+        not_kept = save(machine_key(threads=machine.description.threads, mode=mode, device=device), machine)
+    return replace(machine, findings=(*machine.findings, *findings, *not_kept))
+
+
+def measuring_notice(at_most_s: float) -> str:
+    """What is said before this machine is measured: how long it takes, and whether its ceilings are kept then.
+
+    Args:
+        at_most_s: how long, seconds.
+    """
+    seconds, folder = f"{at_most_s:,.0f}", cache_folder()
+    if is_writable(folder):
+        return tr("measuring this machine's ceilings, which are then kept (up to {seconds} s)", seconds=seconds)
+    return tr(
+        "measuring this machine's ceilings (up to {seconds} s); they cannot be kept in {folder}: set "
+        "BOUNDBY_CACHE_DIR to a folder you can write",
+        seconds=seconds,
+        folder=folder,
+    )
 
 
 def _outlived(machine: Machine) -> bool:
@@ -231,8 +255,12 @@ def _last_line(errors: IO[bytes]) -> str:
 
 
 def _failed(reason: str) -> BoundbyError:
+    advice = tr("Check that `python -c 'import torch; torch.ones(1) + 1'` works, then try again.")
+    if "memory" in reason.lower():
+        advice = tr(
+            "Measuring needs some {least} of memory with torch: give it more, or run it where there is more.",
+            least=format_size(FIXED_MEMORY_BYTES, digits=2),
+        )
     return BoundbyError(
-        "machine-failed",
-        tr("Measuring this machine failed: {reason}.", reason=reason.rstrip(".")),
-        tr("Check that `python -c 'import torch; torch.ones(1) + 1'` works, then try again."),
+        "machine-failed", tr("Measuring this machine failed: {reason}.", reason=reason.rstrip(".")), advice
     )

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 
 from boundby.machine.anchors import NAMES, Anchors, anchor_memory
+from boundby.machine.bands import across_runs, by_regions
 from boundby.machine.consistency import checked
 from boundby.machine.data import DataSource
-from boundby.machine.describe import available_memory, describe_machine, now_text, threads_findings
+from boundby.machine.describe import available_memory, describe_machine, now_text, process_affinity, threads_findings
 from boundby.machine.memory import memory_allowance, memory_findings, peak_memory
 from boundby.machine.modes import finish_work, prepare_work
+from boundby.machine.other_load import beside_load, cores_of_others, load_findings, read_use
 from boundby.machine.probe import Reading, Window, seconds_of
-from boundby.machine.rounds import MAX_ROUNDS, Rounds, read_ceilings, take_rounds, unconfirmed_readings, unsteady_probes
+from boundby.machine.regions import NAME as PARALLEL_REGION
+from boundby.machine.rounds import (
+    MAX_ROUNDS,
+    Rounds,
+    read_ceilings,
+    take_rounds,
+    unconfirmed_readings,
+    unsteady_probes,
+)
 from boundby.results.language import tr
 from boundby.results.machine import Finding, Machine, Measuring, Mode
 from boundby.timing.clock import Clock, monotonic_ns
@@ -72,6 +83,8 @@ def measure_machine(
                 for name, seconds in anchors.read(clock).seconds.items():
                     anchor_windows[f"anchor {name}"].append(Window(seconds=seconds))
 
+            cpus = process_affinity() if affinity is None else affinity
+            use_before = read_use(cpus, clock=clock)
             rounds = take_rounds(
                 work.probes.probes,
                 deadline_ns=deadline_ns - int(work.after_s * 1e9),
@@ -80,6 +93,7 @@ def measure_machine(
                 between=between,
                 progress=lambda share: tell(share * (1.0 - late), "measuring"),
             )
+            others = cores_of_others(use_before, read_use(cpus, clock=clock))
         finally:
             anchors.close()
         everything = Rounds(
@@ -110,20 +124,31 @@ def measure_machine(
         unconfirmed=unconfirmed_readings((*work.probes.readings, *work.alone.readings), rounds),
         peak_memory_bytes=peak_memory(),
     )
+    region = next((one.value for one in ceilings if one.name == PARALLEL_REGION), None)
+    moved = by_regions(work.probes.readings, everything, threads=used, entered=work.entered, region_s=region)
     tell(1.0, "done")
+    noise = _noise_findings(everything)
     machine = Machine(
         description=description,
         ceilings=(*ceilings, *more),
         findings=(
             *threads_findings(description),
-            *_noise_findings(everything),
+            *noise,
+            *(
+                ()
+                if any(one.code == "machine-busy" for one in noise)
+                else load_findings(others, description.usable_cores)
+            ),
             *memory_findings(measuring.peak_memory_bytes, available),
             *work.findings,
             *found,
         ),
         measuring=measuring,
     )
-    return checked(machine)
+    # What is held against each other was measured in one run; what is told is to hold for others.
+    found_true = checked(machine)
+    ceilings = beside_load(across_runs(found_true.ceilings, moved), others, description.usable_cores)
+    return replace(found_true, ceilings=ceilings)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ ceilings after seconds of work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from boundby.machine.bandwidth import FULL_LARGEST_BYTES, FULL_STEP, LARGEST_BYTES, STEP, bandwidth_probes
@@ -20,6 +20,7 @@ from boundby.machine.one_thread import scaling_probes
 from boundby.machine.overhead import overhead_probes
 from boundby.machine.probe import ProbeSet, join
 from boundby.machine.ranges import FULL_RANGES, RANGES, flushed_factors, range_findings, range_probes
+from boundby.machine.regions import region_probes, regions_entered
 from boundby.machine.sustained import sustained_ceilings
 from boundby.results.machine import Ceiling, Finding, Mode
 from boundby.timing.clock import Clock
@@ -39,12 +40,14 @@ _SUSTAINED_SHARE = 0.15
 class Work:
     """The probes that take turns, what was found in preparing them, and the time to leave for what comes after.
 
-    ``probes`` holds those of ``alone`` too, whose readings are at one thread.
+    ``probes`` holds those of ``alone`` too, whose readings are at one thread. ``entered`` is how many parallel regions
+    the ops on almost nothing enter, by probe key.
     """
 
     probes: ProbeSet
     alone: ProbeSet
     findings: tuple[Finding, ...]
+    entered: Mapping[str, int]
     after_s: float
 
 
@@ -79,6 +82,7 @@ def prepare_work(
     with in_one_thread():
         sets += [
             overhead_probes(data),
+            region_probes(threads),
             function_probes(data, threads=threads),
             matmul_probes(data, dtypes=dtypes, memory_bytes=int(memory_bytes * _MATRIX_SHARE), full=full),
             slow,
@@ -91,11 +95,14 @@ def prepare_work(
         sets.append(compiled)
         findings = (*findings, *more)
     every = join(sets)
+    tiny = {key for one in every.readings if one.kind == "overhead" and one.stack == "torch" for key in one.keys}
+    entered = regions_entered([one for one in every.probes if one.key in tiny], threads=threads, clock=clock)
     alone = scaling_probes(every, threads=threads) if mode != "quick" else ProbeSet()
     return Work(
         probes=replace(every, probes=(*every.probes, *alone.probes)),
         alone=alone,
         findings=findings,
+        entered=entered,
         after_s=_SUSTAINED_SHARE * budget_s if full else 0.0,
     )
 

@@ -14,6 +14,7 @@ dearest of them. Beside the kinds:
   the second has more is ``autograd_node`` (the node, made and freed); ``autograd_backward``: what one node costs in
   backward besides the ops it runs;
 - ``python_call``, ``clock_read``, ``module_call`` (an ``nn.Module`` whose forward does nothing);
+- ``parallel_region`` (in ``regions``): sharing an op out among all threads and waiting for the last of them;
 - ``ufunc`` and ``ufunc_out``, of the stack ``numpy``: one call of a numpy ufunc on 8 elements of fp32, with a new array
   for its result and with an existing one.
 """

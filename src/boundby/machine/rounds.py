@@ -132,10 +132,10 @@ def minor_faults() -> int:
 def read_ceilings(readings: Sequence[Reading], rounds: Rounds, *, threads: int) -> tuple[Ceiling, ...]:
     """The ceilings that the windows give; a reading whose formula has no answer is left out.
 
-    The value is the formula of a low quantile of each probe's windows. Its band: the fastest and the median window of
-    the reading's own probe (the first of its keys), everything it is corrected by held still; for a reading over
-    several representative ops, the cheapest and the dearest of them. Its samples: the formula of single windows of that
-    probe, likewise.
+    The value is the formula of a low quantile of each probe's windows. Its band is this run's own (``bands`` widens
+    it): the fastest and the median window of the reading's own probe (the first of its keys), everything it is
+    corrected by held still; for a reading over several representative ops, the cheapest and the dearest of them. Its
+    samples: the formula of single windows of that probe, likewise.
 
     Args:
         readings: what to work out.
@@ -190,7 +190,7 @@ def _band(reading: Reading, windows: Mapping[str, Sequence[Window]]) -> tuple[fl
         taken = [one for one in taken if one]
     if not taken or not all(taken):
         return None
-    typical = [_at(one, VALUE_QUANTILE) for one in taken]
+    typical = [typical_window(one) for one in taken]
     value = reading.formula(typical)
     if value is None or value <= 0:
         return None
@@ -214,7 +214,7 @@ def _samples(reading: Reading, windows: Mapping[str, Sequence[Window]]) -> tuple
     if reading.span:
         return ()
     own, *others = (windows[key] for key in reading.keys)
-    rest = [_at(one, VALUE_QUANTILE) for one in others]
+    rest = [typical_window(one) for one in others]
     values = [reading.formula([window, *rest]) for window in _thinned(own)]
     return tuple(float(f"{one:.{_SAMPLE_DIGITS}g}") for one in values if one is not None and one > 0)
 
@@ -233,7 +233,7 @@ def _settled(windows: Sequence[Window]) -> bool:
     """Whether halves of the windows, taken in turns, give the same value."""
     if len(windows) < FEWEST_TO_CONFIRM:
         return False
-    first, second = (_at(windows[start::2], VALUE_QUANTILE).seconds for start in (0, 1))
+    first, second = (typical_window(windows[start::2]).seconds for start in (0, 1))
     return max(first, second) <= min(first, second) * (1 + _HALVES_AGREE)
 
 
@@ -243,6 +243,15 @@ def _confirmed(windows: Sequence[Window]) -> bool:
         return False
     first, second = sorted(window.seconds for window in windows)[:2]
     return second <= first * (1 + _NEAR)
+
+
+def typical_window(windows: Sequence[Window]) -> Window:
+    """The window that a value is read from: at a low quantile, one that was taken.
+
+    Args:
+        windows: at least one.
+    """
+    return _at(windows, VALUE_QUANTILE)
 
 
 def _at(windows: Sequence[Window], share: float) -> Window:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -64,6 +65,16 @@ def machine_path(key: Mapping[str, object], *, folder: Path | None = None) -> Pa
     return (folder or cache_folder()) / f"{digest[:24]}.json"
 
 
+def is_writable(folder: Path) -> bool:
+    """Whether files can be written there now; the folder is made where it is not there yet."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
 def load(key: Mapping[str, object], *, folder: Path | None = None) -> tuple[Machine | None, tuple[Finding, ...]]:
     """The kept ceilings, or None with the reason as a finding where a file is there and no good.
 
@@ -85,7 +96,7 @@ def load(key: Mapping[str, object], *, folder: Path | None = None) -> tuple[Mach
         return None, (
             Finding(
                 code="ceilings-damaged",
-                message=tr("The kept ceilings were of no use and were measured again. {reason}", reason=reason),
+                message=tr("The kept ceilings are of no use and are measured again. {reason}", reason=reason),
                 advice=tr("Nothing to do, unless it happens again: then check the disk."),
             ),
         )

@@ -1,4 +1,4 @@
-"""Devices behind one small interface: wait for one, ask what it is, time work on it, replay a graph of it.
+"""Devices behind one small interface: wait for one, ask what it is, replay a graph of work on it.
 
 Nothing here knows one vendor's names: torch's own device-independent interface does, so a device that torch learns
 tomorrow is measured the same way, and what a device cannot tell is None.
@@ -18,11 +18,10 @@ from boundby.results.language import tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProperties:
-    """What a device says of itself; None where it says nothing. ``compute_units`` are its multiprocessors or cores."""
+    """What a device says of itself; None where it says nothing."""
 
     name: str | None
     memory_bytes: int | None
-    compute_units: int | None
 
 
 class Device(Protocol):
@@ -35,9 +34,6 @@ class Device(Protocol):
 
     def properties(self) -> DeviceProperties:
         """What the device says of itself."""
-
-    def seconds_between(self, work: Callable[[], object]) -> float | None:
-        """Seconds of ``work`` by the device's own events; None where it has none that tell time."""
 
     def graph(self, work: Callable[[], object]) -> Callable[[], object] | None:
         """``work`` captured as a graph, to replay as one launch; None where the device or torch cannot."""
@@ -53,10 +49,7 @@ class Cpu:
 
     def properties(self) -> DeviceProperties:
         """Left to the machine's description, which reads more than torch knows."""
-        return DeviceProperties(name=None, memory_bytes=None, compute_units=None)
-
-    def seconds_between(self, work: Callable[[], object]) -> None:
-        """A processor has no events of its own: None."""
+        return DeviceProperties(name=None, memory_bytes=None)
 
     def graph(self, work: Callable[[], object]) -> None:
         """A processor has no launches to save: None."""
@@ -80,27 +73,7 @@ class Accelerator:
         return DeviceProperties(
             name=getattr(told, "name", None),
             memory_bytes=getattr(told, "total_memory", None),
-            compute_units=next(
-                (
-                    count
-                    for name in ("multi_processor_count", "gpu_subslice_count", "max_compute_units")
-                    if (count := getattr(told, name, None)) is not None
-                ),
-                None,
-            ),
         )
-
-    def seconds_between(self, work: Callable[[], object]) -> float | None:
-        """Seconds of ``work`` by the device's own events, waits of the device for the host among them."""
-        make = getattr(self._module, "Event", None)
-        if make is None:
-            return None
-        begin, end = make(enable_timing=True), make(enable_timing=True)
-        begin.record()
-        work()
-        end.record()
-        self.synchronize()
-        return float(begin.elapsed_time(end)) / 1e3
 
     def graph(self, work: Callable[[], object]) -> Callable[[], object] | None:
         """``work`` captured as a graph; None where the device or torch cannot."""
