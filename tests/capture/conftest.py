@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from habit_steps import ROUNDS
 from small_training import SMALL, global_state
 from torch.utils._python_dispatch import _pop_mode
 
@@ -43,5 +44,13 @@ def nothing_stays() -> Iterator[None]:
 @pytest.fixture
 def session() -> Iterator[Session]:
     made = Session(limits=SMALL)
+    yield made
+    made.disarm()
+
+
+@pytest.fixture
+def rounds() -> Iterator[Session]:
+    """A session of enough rounds for three looks at what is left behind."""
+    made = Session(limits=ROUNDS)
     yield made
     made.disarm()

@@ -49,6 +49,58 @@ def test_parameters_outside_modules_are_no_activations():
     assert step.saved_bytes == 4 * (6 * 8 + 6 * 4)  # x for the weight's gradient, the result of exp
 
 
+def _second_order():
+    """A step with derivatives of a network to its input in its loss, and the numbers of its lines by what they do."""
+    torch.manual_seed(0)
+    first, second = (torch.randn(*shape, requires_grad=True) for shape in ((2, 8), (8, 1)))
+
+    def derivative(y, x):
+        return torch.autograd.grad(y, x, torch.ones_like(y), create_graph=True)[0]
+
+    def step():
+        x = torch.rand(16, 2, requires_grad=True)
+        hidden = torch.tanh(x @ first)
+        y = hidden @ second
+        slope = derivative(y, x)
+        curve = derivative(slope.sum(1, keepdim=True), x)
+        loss = (curve - y).square().mean()
+        loss.backward()
+
+    start = step.__code__.co_firstlineno
+    names = ("x", "hidden", "y", "slope", "curve", "loss", "backward")
+    lines = {name: start + 1 + place for place, name in enumerate(names)}
+    return step, lines, derivative.__code__.co_firstlineno + 1
+
+
+def test_ops_of_a_double_backward_are_charged_to_the_forward_line_whose_nodes_made_theirs():
+    step, lines, call = _second_order()
+    watcher, seen = watched(step)
+    keys = list(watcher.sites)
+    of_line = {}
+    for index in seen.site:
+        (_, _, _, _, line, _, phase, _, _) = keys[index]
+        of_line.setdefault(line, []).append(phase)
+    # What the lines of backward() and of autograd.grad() do by themselves is to make the gradient that they begin with.
+    assert of_line[lines["backward"]] == ["forward"]
+    assert of_line[call] == ["forward"] * 2
+    # Of the line with tanh, one forward pass, and backward passes of the first, second and third order.
+    assert of_line[lines["hidden"]].count("forward") <= 4
+    assert of_line[lines["hidden"]].count("backward") > 20
+    backward = sum(phases.count("backward") for phases in of_line.values())
+    assert sum(of_line[lines[name]].count("backward") for name in ("hidden", "y", "curve", "loss")) == backward
+
+
+def test_counting_charges_a_double_backward_as_a_run_does():
+    step, lines, call = _second_order()
+    found = {one.name: one.ops for one in count_callable(step).by_line}
+    assert found[f"{__file__}:{lines['backward']}"] == 1
+    assert found[f"{__file__}:{call}"] == 2
+    watcher, seen = watched(step)
+    keys = list(watcher.sites)
+    hidden = sum(keys[index][4] == lines["hidden"] for index in seen.site)
+    assert found[f"{__file__}:{lines['hidden']}"] == hidden
+
+
 def test_without_a_backward_it_is_not_known():
     model, x = nn.Linear(8, 4), torch.randn(6, 8)
     _, step = watched(lambda: model(x))

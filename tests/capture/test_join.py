@@ -375,6 +375,7 @@ def test_where_watching_moved_the_allocator_the_steps_before_it_count():
     trace = shifted_run([1000, 1010, 990], [100, 110, 90])
     (finding,) = [one for one in trace.findings if one.code == "allocation-shifted"]
     assert "from 1,000 to 100" in finding.message
+    assert "the 3 steps before, and 3 timed later are left out" in finding.message
     assert trace.step_s == pytest.approx([1e-3, 1.01e-3, 1.02e-3])
     assert trace.step_faults == (1000, 1010, 990)
     assert finding.advice
@@ -402,6 +403,17 @@ def test_a_shift_that_is_small_or_costs_nothing_is_none(first, later, step_s):
     trace = shifted_run(first, later, step_s=step_s)
     assert "allocation-shifted" not in codes(trace)
     assert len(trace.step_s) == len(first) + len(later)
+
+
+@pytest.mark.parametrize(("first", "told"), [([0], "1 step alone was"), ([0, 0], "2 steps alone were")])
+def test_a_steps_time_is_not_that_of_one_or_two_steps_before_watching(first, told):
+    trace = shifted_run(first, [352] * 6)
+    (finding,) = [one for one in trace.findings if one.code == "allocation-shifted"]
+    assert told in finding.message
+    assert f"that of all {len(first) + 6}" in finding.message
+    assert len(trace.step_s) == len(first) + 6
+    # What is said of page faults is of the same steps as the time.
+    assert sorted(trace.step_faults)[len(trace.step_faults) // 2] == 352
 
 
 def test_warm_up_steps_tell_how_it_was_before_watching_but_for_the_first():

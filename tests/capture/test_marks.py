@@ -166,3 +166,10 @@ def test_a_listener_that_stops_beneath_another_is_not_given_back(listener):
     assert marks._listener is inner
     marks.stop_listening(inner)
     assert marks._listener is None
+
+
+def test_the_hint_names_the_import_and_the_form_for_a_loop() -> None:
+    hint = marks.how_to_mark()
+    assert "import boundby" in hint
+    assert "for item in boundby.step(items):" in hint
+    assert "with boundby.step():" in hint

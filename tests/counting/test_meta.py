@@ -139,7 +139,7 @@ def test_a_recurrent_layer_on_meta_is_told() -> None:
     (finding,) = meta.findings
     assert finding.code == "meta-differs"
     assert finding.message.startswith("torch.lstm (1 call; in LSTM) runs")
-    assert "1 mkldnn_rnn_layer" in finding.message
+    assert "1 aten.mkldnn_rnn_layer" in finding.message
     assert "on meta as many matmul FLOPs" in finding.message
 
 
@@ -182,7 +182,7 @@ def test_autocast_is_told() -> None:
     plain, cast = count_callable(model, x), count_callable(call)
     assert plain.findings == ()
     (finding,) = cast.findings
-    assert "lacks 3 _to_copy on meta that cpu runs" in finding.message
+    assert "lacks 3 aten._to_copy on meta that cpu runs" in finding.message
 
 
 def test_the_fast_path_of_attention_modules_is_told() -> None:

@@ -261,6 +261,9 @@ class AttributingWatcher(OpWatcher):
             place = self._finder.find(3) if known is None else known
             if number is not None:
                 self._backward_place = place
+            if torch.is_grad_enabled():
+                # With create_graph, backward ops make nodes of their own: those belong to the same forward line.
+                self._forward_places.setdefault(forward_key(), place)
             return place, "backward", False
         place = self._finder.find(3)
         if self._in_optimizer() and not torch.is_grad_enabled():

@@ -135,6 +135,9 @@ class CountingWatcher(OpWatcher):
         # Gradient accumulation has no number of its own: it belongs to the node that made the gradient.
         if key is not None:
             self._last_place = self._place_of(key) or (self._finder.find(3), self.modules.root)
+        if torch.is_grad_enabled():
+            # With create_graph, backward ops make nodes of their own: those belong to the same forward line.
+            self._forward_places.setdefault(forward_key(), self._last_place)
         return *self._last_place, phase, False
 
     def _add(
@@ -191,6 +194,8 @@ class CountingWatcher(OpWatcher):
                 ((row.cost, row.calls) for row in rows), sum(row.calls for row in rows if row.func is REGION)
             ),
             tree=self._tree(rows, owned),
+            indexed_bytes_read=sum(row.cost.indexed_bytes_read * row.calls for row in rows),
+            indexed_bytes_written=sum(row.cost.indexed_bytes_written * row.calls for row in rows),
             devices=tuple(sorted({name for row in rows if row.cost.launches for name in row.devices})),
             findings=tuple(findings),
         )

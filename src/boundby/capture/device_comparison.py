@@ -24,6 +24,7 @@ from boundby.capture.module_tree import ModuleCalls
 from boundby.capture.watcher import OpWatcher
 from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
+from boundby.results.op_names import op_name
 from boundby.results.units import format_count, format_ratio
 
 _SHOWN = 4
@@ -64,7 +65,7 @@ class _Lister(OpWatcher):
         out = func(*args, **kwargs)
         cost, _ = self._costs.lookup(func, args, kwargs, out)
         if cost.launches:
-            self.ops[func._schema.name.removeprefix("aten::")] += 1
+            self.ops[func._schema.name] += 1
             self.matmul_flops += cost.matmul_flops
             self.bytes_moved += cost.bytes_read + cost.bytes_written
         return out
@@ -300,15 +301,15 @@ def _difference_text(name: str, one: _Difference, device: str) -> str:
         name=name,
         places=_places_text(one.places),
     )
-    meta, real = (listed_text([f"{times} {op}" for op, times in ops.most_common()]) for ops in one.ops)
+    meta, real = (listed_text([f"{times} {op_name(op)}" for op, times in ops.most_common()]) for ops in one.ops)
     flops = _compared_text(one.flops, tr("matmul FLOPs"))
     moved = _compared_text(one.moved, tr("bytes"))
-    buffers = [op for op in one.ops[1] if f"aten::{op}" in OWN_BUFFERS]
+    buffers = [op for op in one.ops[1] if op in OWN_BUFFERS]
     if buffers:
         moved = tr(
             "{moved} (without the workspace of {ops}, whose size only its kernel knows)",
             moved=moved,
-            ops=listed_text(buffers),
+            ops=listed_text([op_name(op) for op in buffers]),
         )
     told = {"what": what, "device": device, "flops": flops, "moved": moved}
     if meta and real:

@@ -1,62 +1,155 @@
-"""The names that a running function of the script's has, where they can be read without its noticing."""
+"""The variables of a running function or module, where they can be read without its noticing: the rule for all."""
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
 import inspect
+import linecache
 import sys
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
-# What gives a function the dict of its names; before Python 3.13 it is one and the same for as long as it runs.
-_GIVING = frozenset({"locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe"})
-_GIVING_OF = frozenset({"locals", "vars", "f_locals", "_getframe", "currentframe"})
-_GLOBAL, _ATTRIBUTE = frozenset({"LOAD_GLOBAL", "LOAD_NAME"}), frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+# Before Python 3.13 a function's variables are copied into a dict that is one and the same for as long as it runs.
 _SHARED = sys.version_info < (3, 13)
+# Builtins that hand out that dict, or let other code write to it; and with how many arguments they leave it alone.
+_GIVING: tuple[tuple[Any, float], ...] = ((locals, float("inf")), (vars, 1), (eval, 2), (exec, 2))
+_GIVING_NAMES = frozenset({"locals", "vars", "eval", "exec"})
+# What a frame is asked for by; whoever has a frame can pass it on to others, who ask it for the dict.
+_FRAME_NAMES = frozenset({"_getframe", "currentframe", "f_locals"})
+# The builtins as pytest puts them into functions that assert: it looks at the dict and lets go of it.
+_OF_PYTEST = "@py_builtins"
+_GLOBAL, _ATTRIBUTE = frozenset({"LOAD_GLOBAL", "LOAD_NAME"}), frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+# Instructions between a function and its call; further ones are not followed.
+_LONGEST_CALL = 100
 # References to the dict of a frame's names that are ours and the frame's own: a variable, an argument, the frame.
 _OURS = 3
 
 
-def names_in(frame: FrameType) -> list[tuple[str, Any]]:
+def names_in(frame: FrameType, *, called_us: bool = False) -> list[tuple[str, Any]]:
     """Local names of a function's frame, or of the module at its outermost; none where that could be noticed.
 
     Before Python 3.13, a function's names are copied into a dict that its frame keeps: the very one that ``locals()``
-    has given or will give. Asking for it brings it up to date, which changes what a script may have put aside, so
-    functions that could have asked are left alone, and all of them while a tracer is on, which writes the dict back.
+    has given or will give. Asking for it brings it up to date, which changes what a script may have put aside. So these
+    are left alone:
+
+    - functions that call what gives them the dict, or ask for a frame;
+    - functions in a file that asks frames for the dict, or whose text is not there to tell;
+    - functions while a tracer is on, unless they called us themselves: what it does to the dict, as a debugger does in
+      the midst of a line, is written back into the variables after each of its own calls.
+
     The copy would keep the user's tensors alive for as long as the function runs: it is emptied again, unless somebody
     else holds it.
+
+    Args:
+        frame: a function's or a module's that runs.
+        called_us: whether the frame's own code called boundby, so that no tracer's call stands in between.
     """
-    code = frame.f_code
-    if not (_SHARED and code.co_flags & inspect.CO_OPTIMIZED):
-        names = frame.f_locals
-        return list(names.items()) if type(names) is dict or not _SHARED else []
-    if sys.gettrace() is not None or sys.getprofile() is not None or _may_hold(code) or _others_look(code.co_filename):
+    copied = bool(frame.f_code.co_flags & inspect.CO_OPTIMIZED)
+    if copied and not _SHARED:
+        return list(frame.f_locals.items())
+    if copied and not (_untraced(called_us) and _leaves_dict_alone(frame)):
         return []
     names = frame.f_locals
+    # Another mapping is the user's own, as exec was given it: its methods are not for us to run.
     if type(names) is not dict:
         return []
     found = list(names.items())
-    if sys.getrefcount(names) <= _OURS:
+    if copied and sys.getrefcount(names) <= _OURS:
         names.clear()
     return found
 
 
+def _untraced(called_us: bool) -> bool:
+    return called_us or (sys.gettrace() is None and sys.getprofile() is None)
+
+
+def _leaves_dict_alone(frame: FrameType) -> bool:
+    code = frame.f_code
+    if _asks_for_frames(code) or _others_look(code.co_filename):
+        return False
+    return not any(_gives(frame, load) for load in _loads(code))
+
+
+class _Load(NamedTuple):
+    """A global name, or an attribute named as a giving builtin is, that a function's code loads.
+
+    ``owner`` is the global name whose attribute it is: None for a global, empty where that is another expression.
+    ``arguments`` is with how many it is called right there; None where it isn't, or may be called elsewhere.
+    """
+
+    name: str
+    owner: str | None
+    arguments: int | None
+
+
+def _gives(frame: FrameType, load: _Load) -> bool:
+    """Whether a builtin that gives the dict is what a name stands for now, called in a way that does so."""
+    if load.owner is None:
+        value = _global(frame, load.name)
+    else:
+        value = vars(builtins).get(load.name) if _is_builtins(frame, load.owner) else None
+    return any(value is one and (load.arguments or 0) < harmless for one, harmless in _GIVING)
+
+
+def _is_builtins(frame: FrameType, owner: str) -> bool:
+    """Whether an attribute's owner is the module of builtins; unless it is a global name, it may be where one is."""
+    if owner:
+        return _global(frame, owner) is builtins
+    return not {"builtins", "__builtins__"}.isdisjoint(frame.f_code.co_names)
+
+
+def _global(frame: FrameType, name: str) -> Any:
+    """What a name stands for in a function, by the dicts' own methods: exec may have been given another kind."""
+    return dict.get(frame.f_globals, name, dict.get(frame.f_builtins, name))
+
+
 @functools.cache
-def _may_hold(code: CodeType) -> bool:
-    """Whether a function, or one inside of it, names what gives it the dict of its names."""
-    for one in dis.get_instructions(code):
-        # model.eval() is something else.
-        if one.argval in (_GIVING if one.opname in _GLOBAL else _GIVING_OF if one.opname in _ATTRIBUTE else ()):
-            return True
-    return any(_may_hold(one) for one in code.co_consts if type(one) is CodeType)
+def _loads(code: CodeType) -> frozenset[_Load]:
+    instructions = list(dis.get_instructions(code))
+    found: set[_Load] = set()
+    for at, one in enumerate(instructions):
+        if one.opname in _GLOBAL:
+            found.add(_Load(one.argval, None, _arguments(instructions, at + 1)))
+        elif one.opname in _ATTRIBUTE and one.argval in _GIVING_NAMES:
+            before = instructions[at - 1]
+            owner = before.argval if before.opname in _GLOBAL else ""
+            if owner != _OF_PYTEST:
+                found.add(_Load(one.argval, owner, _arguments(instructions, at + 1)))
+    return frozenset(found)
+
+
+def _arguments(instructions: list[dis.Instruction], begin: int) -> int | None:
+    """With how many arguments what was loaded before ``begin`` is called, by code in a straight line from there."""
+    above = 0  # what lies on the stack above it
+    for one in instructions[begin : begin + _LONGEST_CALL]:
+        if one.opcode in dis.hasjrel or one.opcode in dis.hasjabs:
+            return None
+        if one.opname == "PRECALL":  # Python 3.11's: half of a call
+            continue
+        if one.opname == "CALL":
+            assert one.arg is not None
+            if above == one.arg:
+                return one.arg
+            above -= one.arg + 1
+        else:
+            above += dis.stack_effect(one.opcode, one.arg, jump=False)
+        if above < 0:
+            return None
+    return None
+
+
+@functools.cache
+def _asks_for_frames(code: CodeType) -> bool:
+    """Whether a function, or one inside of it, names what a frame is asked for by."""
+    if not _FRAME_NAMES.isdisjoint(code.co_names):
+        return True
+    return any(_asks_for_frames(one) for one in code.co_consts if type(one) is CodeType)
 
 
 @functools.cache
 def _others_look(path: str) -> bool:
-    """Whether a file asks for the names of frames anywhere; also where it cannot be read."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return "f_locals" in file.read()
-    except (OSError, ValueError):
-        return True
+    """Whether a file asks for the names of frames anywhere; also where there is no text of it."""
+    lines = linecache.getlines(path)
+    return not lines or any("f_locals" in line for line in lines)

@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-import dis
-import inspect
-import sys
 from collections.abc import Iterator
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
 
+from boundby.capture.frame_names import names_in
+
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
-# Whoever names one of these may hold the dict of the variables, or look at it: that dict is not asked for then.
-_ASKS = frozenset({"locals", "vars", "dir", "eval", "exec"})
-_FRAME_ASKS = frozenset({"f_locals", "_getframe", "currentframe"})
-# References to a frame's dict that are its own and this module's.
-_OWN_REFERENCES = 3
 
 
 def tensors_in(frame: FrameType) -> list[torch.Tensor]:
-    """Tensors in the frame's variables, in plain containers too, each once.
+    """Tensors in the variables of a frame that called boundby, in plain containers too, each once.
 
-    Containers are gone through by the built-in types' own methods, so no code of the user's runs. Before Python 3.13 a
-    function's variables come as a dict that stays with its frame: it is emptied again, or it would keep the tensors
-    alive after their ``del``. Of a function that may hold that dict itself, nothing is looked at.
+    Containers are gone through by the built-in types' own methods, so no code of the user's runs. Of a function that
+    could notice that its variables are read, nothing is looked at.
 
     Args:
-        frame: a function's or a module's that runs.
+        frame: a function's or a module's that runs; its own code called boundby.
     """
-    code = frame.f_code
-    copied = bool(code.co_flags & inspect.CO_OPTIMIZED)
-    if copied and _may_hold_its_variables(code):
-        return []
-    names = frame.f_locals
-    found = list(_tensors(list(names.values())))
-    # A tracer's dict is written back into the variables after each of its calls, but it is filled anew before.
-    if copied and type(names) is dict and sys.getrefcount(names) <= _OWN_REFERENCES:
-        names.clear()
-    return found
-
-
-def _may_hold_its_variables(code: CodeType) -> bool:
-    # An attribute of such a name is another thing: pytest's own ``@py_builtins.locals()`` in asserts, above all.
-    names = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return not _ASKS.isdisjoint(names) or not _FRAME_ASKS.isdisjoint(code.co_names)
+    return list(_tensors([value for _, value in names_in(frame, called_us=True)]))
 
 
 def _tensors(values: list[Any]) -> Iterator[torch.Tensor]:

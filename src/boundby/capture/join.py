@@ -14,6 +14,7 @@ import numpy as np
 
 from boundby.capture.attribute import AttributedStep, SiteKey
 from boundby.capture.calibrate import WatchCost
+from boundby.capture.marks import how_to_mark
 from boundby.capture.profiled import ProfiledStep, call_name
 from boundby.capture.reuse import reuse_distances
 from boundby.capture.step_kinds import (
@@ -28,7 +29,7 @@ from boundby.capture.step_kinds import (
     windows_by_name,
 )
 from boundby.results.counts import REGION_NAME
-from boundby.results.language import tr
+from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
 from boundby.results.trace import OpSite, StepClass, StepKind, StepOps, Trace, WatchedStep
 
@@ -134,7 +135,7 @@ def build_trace(
             Finding(
                 code="irregular-steps",
                 message=tr("no repeating order of optimizers or modules was found; each event was taken as one step"),
-                advice=tr("Mark the step yourself: {code}", code="with boundby.step(): ..."),
+                advice=how_to_mark(),
             )
         )
     return Trace(
@@ -207,6 +208,8 @@ def _bare_by_turn(kept: Recorded, timed: Sequence[int]) -> _Bare:
 def _before_watching(kept: Recorded, timed: list[int]) -> tuple[list[int], Finding | None]:
     """The timed steps to go by: all, or those before the first watched step where watching moved the allocator.
 
+    Where only one or two were timed before, all are gone by: a step's time needs more than that.
+
     An observer's own small blocks can come to lie where the allocator would have given memory back, and the script's
     later steps then fault in fewer fresh pages than they would by themselves.
     """
@@ -220,13 +223,28 @@ def _before_watching(kept: Recorded, timed: list[int]) -> tuple[list[int], Findi
     seconds = float(np.median([kept.timed_s[i] for i in timed]))
     if abs(before - after) <= FEW_FAULTS + SHIFTED * before or abs(before - after) * FAULT_S < 0.03 * seconds:
         return timed, None
-    return first, Finding(
+    values = {"before": f"{before:,.0f}", "after": f"{after:,.0f}"}
+    enough = len(first) >= ENOUGH_CALM
+    return first if enough else timed, Finding(
         code="allocation-shifted",
-        message=tr(
+        message=trn(
             "page faults a step went from {before} to {after} once steps were watched; the step's time is that of the "
-            "steps before",
-            before=f"{before:,.0f}",
-            after=f"{after:,.0f}",
+            "{first} steps before, and {count} timed later is left out",
+            "page faults a step went from {before} to {after} once steps were watched; the step's time is that of the "
+            "{first} steps before, and {count} timed later are left out",
+            len(later),
+            first=str(len(first)),
+            **values,
+        )
+        if enough
+        else trn(
+            "page faults a step went from {before} to {after} once steps were watched; as {count} step alone was timed "
+            "before that, the step's time is that of all {all}, these page faults included",
+            "page faults a step went from {before} to {after} once steps were watched; as {count} steps alone were "
+            "timed before that, the step's time is that of all {all}, these page faults included",
+            len(first),
+            all=str(len(timed)),
+            **values,
         ),
         advice=tr("The script's memory comes and goes with every step, which alone is worth mending."),
     )

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, overload
 
+from boundby.results.language import tr
+
 T = TypeVar("T")
 
 
@@ -24,6 +26,15 @@ class StepListener(Protocol):
     def mark_dropped(self) -> None: ...
 
     def marked_input(self) -> AbstractContextManager[None]: ...
+
+
+def how_to_mark() -> str:
+    """What to write into a script whose steps are not found by themselves."""
+    return tr(
+        "Mark the step yourself: import boundby, then write {loop} for a loop of steps, or {block} around one.",
+        loop="`for item in boundby.step(items):`",
+        block="`with boundby.step():`",
+    )
 
 
 _listeners: list[StepListener] = []

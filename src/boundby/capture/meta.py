@@ -21,6 +21,7 @@ from boundby.capture.device_comparison import OWN_BUFFERS, DeviceComparison, lis
 from boundby.capture.module_tree import ModuleCalls
 from boundby.results.language import tr
 from boundby.results.machine import Finding
+from boundby.results.op_names import op_name
 
 _MOST_LOOKED_AT = 20_000
 
@@ -104,7 +105,7 @@ def valueless_findings(ops: Iterable[tuple[str, bool]], *, on_meta: bool, compar
                 message=tr(
                     "the tensors hold no values, so every index counts as if it picked another element or row in "
                     "{ops}: the bytes are the most they can be",
-                    ops=listed_text(guessed),
+                    ops=listed_text([op_name(name) for name in guessed]),
                 ),
                 advice=tr("Count on real tensors where that matters."),
             )
@@ -117,7 +118,7 @@ def valueless_findings(ops: Iterable[tuple[str, bool]], *, on_meta: bool, compar
                 message=tr(
                     "{ops} keeps a workspace for backward whose size only its kernel knows: {written} and {saved} "
                     "lack it",
-                    ops=listed_text(buffers),
+                    ops=listed_text([op_name(name) for name in buffers]),
                     written="bytes_written",
                     saved="saved_bytes",
                 ),

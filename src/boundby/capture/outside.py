@@ -6,7 +6,8 @@ import dis
 import sys
 from types import CodeType, FrameType
 
-_BOUNDBY_ROOT = __file__.rpartition("capture")[0]
+from boundby.results.own_code import BOUNDBY_ROOT
+
 _SKIPPED = frozenset({"CACHE", "PRECALL", "KW_NAMES", "LOAD_CONST", "PUSH_NULL", "RESUME", "NOP", "EXTENDED_ARG"})
 _EXPORTS = frozenset({"numpy", "__array__", "__dlpack__"})
 
@@ -20,7 +21,7 @@ def is_leaving_torch() -> bool:
     innermost Python frame: torch's own ``__array__`` or ``__dlpack__``, or a frame at a call of a method ``numpy``.
     """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_BOUNDBY_ROOT):
+    while frame is not None and frame.f_code.co_filename.startswith(BOUNDBY_ROOT):
         frame = frame.f_back
     if frame is None:
         return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 import threading
 import weakref
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from torch.optim.optimizer import (
 )
 
 from boundby.results.counts import Phase
+from boundby.results.own_code import BOUNDBY_ROOT, is_boundbys, is_pythons
 
 Place = tuple[str | None, int | None, str | None]
 
@@ -29,11 +29,7 @@ _frame_at = sys._getframe
 
 _MODULE_CALL = torch.nn.Module._wrapped_call_impl.__code__
 _TORCH_ROOT = torch.__file__.rpartition("__init__")[0]
-_BOUNDBY_ROOT = __file__.rpartition("capture")[0]
-SCRIPT_RUNNER = _BOUNDBY_ROOT + "capture/script.py"  # above it are only boundby's own frames, a dozen
-_LAB_ROOT = _BOUNDBY_ROOT + "labs/"  # what boundby explains when it is given no script
-_PACKAGE_ROOTS = tuple({sysconfig.get_paths()[key] + "/" for key in ("purelib", "platlib")})
-_STDLIB_ROOTS = tuple({sysconfig.get_paths()[key] + "/" for key in ("stdlib", "platstdlib")})
+SCRIPT_RUNNER = BOUNDBY_ROOT + "capture/script.py"  # above it are only boundby's own frames, a dozen
 # Generated code has no file; an interactive session's has none either, but is the user's.
 _INTERACTIVE = ("<ipython", "<stdin")
 
@@ -55,11 +51,11 @@ def _kind_of_code(code: CodeType) -> int:
             kind = _FOREIGN
     elif path == SCRIPT_RUNNER:
         kind = _OUTERMOST
-    elif (path.startswith(_BOUNDBY_ROOT) and not path.startswith(_LAB_ROOT)) or "/torchinductor_" in path:
+    elif is_boundbys(path) or "/torchinductor_" in path:
         kind = _FOREIGN
     elif path.startswith("<"):
         kind = _USER if path.startswith(_INTERACTIVE) else _FOREIGN
-    elif path.startswith(_STDLIB_ROOTS) and not path.startswith(_PACKAGE_ROOTS):
+    elif is_pythons(path):
         kind = _FOREIGN
     else:
         kind = _USER

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import ast
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator
 from types import FrameType, ModuleType
 from typing import Any
 
 from boundby.capture.raw import attributes_of, file_of, file_of_class, module_of
 from boundby.results.habits import Place
-
-_INSTALLED = tuple(
-    {path + "/" for name in ("purelib", "platlib", "stdlib", "platstdlib") if (path := sysconfig.get_paths()[name])}
-)
-_OWN = __file__.rpartition("capture")[0]
-_LABS = _OWN + "labs/"
-
-
-def is_users_file(path: str) -> bool:
-    """Whether a file is neither installed, nor Python's, nor boundby's own; its labs stand in for a user's script."""
-    return path.startswith(_LABS) or not path.startswith((*_INSTALLED, _OWN, "<"))
+from boundby.results.own_code import is_own
 
 
 def users_modules() -> Iterator[tuple[ModuleType, str]]:
@@ -29,14 +18,14 @@ def users_modules() -> Iterator[tuple[ModuleType, str]]:
     named = sys.modules.get("__main__")
     for module in [named, *(one for one in list(sys.modules.values()) if one is not named)]:
         path = file_of(module)
-        if module is not None and path is not None and is_users_file(path):
+        if module is not None and is_own(path):
             yield module, path
 
 
 def belongs_to_users(kind: type) -> bool:
     """Whether a class is the script's own."""
     path = file_of_class(kind)
-    return module_of(kind) == "__main__" or (path is not None and is_users_file(path))
+    return module_of(kind) == "__main__" or is_own(path)
 
 
 def growing_line(path: str | None, name: str, frame: FrameType | None) -> Place:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from boundby.capture.costs.registry import Call, op_cost, rule
 from boundby.results.counts import MatmulShape, OpCost
 
@@ -22,22 +24,7 @@ def causal_pairs(queries: int, keys: int) -> int:
 )
 def _forward(call: Call) -> OpCost:
     query, key, value = call.args[:3]
-    if query.is_nested:
-        return op_cost(call, "attention", modelled=False)
-    batch, heads, queries, width = query.shape
-    keys = key.shape[-2]
-    pairs = batch * heads * queries * keys
-    kept = batch * heads * causal_pairs(queries, keys) if call.arg("is_causal") else pairs
-    per_pair = 2 * (width + value.shape[-1])
-    return op_cost(
-        call,
-        "attention",
-        matmul_flops=per_pair * pairs,
-        causal_matmul_flops=per_pair * kept,
-        matmul_shape=MatmulShape(batch=batch * heads, m=queries, n=keys, k=width),
-        function="softmax",
-        function_elements=kept,
-    )
+    return _fused(call, query, key, value, products=(1, 1))
 
 
 @rule(
@@ -52,14 +39,18 @@ def _backward(call: Call) -> OpCost:
 
     Source: Dao et al., FlashAttention (2022), algorithm 4.
     """
-    query, key, value = call.arg("query"), call.arg("key"), call.arg("value")
+    return _fused(call, call.arg("query"), call.arg("key"), call.arg("value"), products=(3, 2))
+
+
+def _fused(call: Call, query: Any, key: Any, value: Any, *, products: tuple[int, int]) -> OpCost:
+    """Products of queries and keys, so many as wide as a key and so many as wide as a value."""
     if query.is_nested:
         return op_cost(call, "attention", modelled=False)
     batch, heads, queries, width = query.shape
     keys = key.shape[-2]
     pairs = batch * heads * queries * keys
     kept = batch * heads * causal_pairs(queries, keys) if call.arg("is_causal") else pairs
-    per_pair = 2 * (3 * width + 2 * value.shape[-1])
+    per_pair = 2 * (products[0] * width + products[1] * value.shape[-1])
     return op_cost(
         call,
         "attention",

@@ -38,7 +38,7 @@ def _selected(call: Call, table: torch.Tensor, index: torch.Tensor, rows: int) -
     row_bytes = distinct_bytes([table]) // rows if rows else 0
     touched = distinct_values(index, rows) * row_bytes
     rest = [one for one in call.inputs() if one is not table]
-    return op_cost(call, "index", read_bytes=touched + distinct_bytes(rest))
+    return op_cost(call, "index", read_bytes=touched + distinct_bytes(rest), indexed_read=touched)
 
 
 @rule("aten::embedding", "aten::_embedding_bag", "aten::_embedding_bag_forward_only", data_dependent=True)
@@ -80,14 +80,14 @@ def _along(table: torch.Tensor, dim: int, index: torch.Tensor) -> int:
 def _gather(call: Call) -> OpCost:
     table, dim, index = call.args[0], call.args[1], call.args[2]
     touched = _along(table, dim, index) * table.element_size()
-    return op_cost(call, "index", read_bytes=touched + distinct_bytes([index]))
+    return op_cost(call, "index", read_bytes=touched + distinct_bytes([index]), indexed_read=touched)
 
 
 @rule("aten::take", data_dependent=True)
 def _take(call: Call) -> OpCost:
     table, index = call.args[0], call.args[1]
     touched = distinct_values(index, table.numel()) * table.element_size()
-    return op_cost(call, "index", read_bytes=touched + distinct_bytes([index]))
+    return op_cost(call, "index", read_bytes=touched + distinct_bytes([index]), indexed_read=touched)
 
 
 def _indexed(table: torch.Tensor, indices: Any) -> int:
@@ -131,7 +131,16 @@ def _given(indices: Any) -> list[torch.Tensor]:
 def _index(call: Call) -> OpCost:
     table, indices = call.args[0], call.args[1]
     touched = _indexed(table, indices) * table.element_size()
-    return op_cost(call, "index", read_bytes=touched + distinct_bytes(_given(indices)))
+    given = _given(indices)
+    masked = any(one.dtype in (torch.bool, torch.uint8) for one in given)
+    return op_cost(
+        call,
+        "index",
+        read_bytes=touched + distinct_bytes(given),
+        indexed_read=touched,
+        # A mask decides how many elements come out; an index's shape does.
+        indexed_written=distinct_bytes([call.out]) if masked else 0,
+    )
 
 
 @rule("aten::masked_select", data_dependent=True)
@@ -139,7 +148,13 @@ def _masked_select(call: Call) -> OpCost:
     """Reads the mask, and the elements it keeps."""
     table, mask = call.args[0], call.args[1]
     kept = min(call.out.numel(), table.numel()) * table.element_size()
-    return op_cost(call, "index", read_bytes=kept + distinct_bytes([mask]))
+    return op_cost(
+        call,
+        "index",
+        read_bytes=kept + distinct_bytes([mask]),
+        indexed_read=kept,
+        indexed_written=distinct_bytes([call.out]),
+    )
 
 
 @rule("aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index_put", data_dependent=True)
@@ -150,8 +165,14 @@ def _index_put(call: Call) -> OpCost:
         return op_cost(call, "scatter")
     touched = _indexed(target, indices) * target.element_size()
     read = distinct_bytes([*_given(indices), values])
+    again = touched if call.arg("accumulate", False) else 0
     return op_cost(
-        call, "scatter", read_bytes=read + (touched if call.arg("accumulate", False) else 0), written=touched
+        call,
+        "scatter",
+        read_bytes=read + again,
+        written=touched,
+        indexed_read=again,
+        indexed_written=touched,
     )
 
 
@@ -180,8 +201,15 @@ def _scatter(call: Call) -> OpCost:
         rows = target.shape[dim] if target.dim() else 1
         touched = distinct_values(index, rows) * (target.numel() // max(1, rows)) * target.element_size()
     read = distinct_bytes([one for one in call.inputs() if one is not target])
-    combining = name in _ADDING or call.arg("reduce") is not None
-    return op_cost(call, "scatter", read_bytes=read + (touched if combining else 0), written=touched)
+    again = touched if name in _ADDING or call.arg("reduce") is not None else 0
+    return op_cost(
+        call,
+        "scatter",
+        read_bytes=read + again,
+        written=touched,
+        indexed_read=again,
+        indexed_written=touched,
+    )
 
 
 @rule(

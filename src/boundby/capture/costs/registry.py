@@ -311,6 +311,8 @@ def op_cost(
     matmul_shape: MatmulShape | None = None,
     modelled: bool = True,
     dtype: str | None = None,
+    indexed_read: int = 0,
+    indexed_written: int = 0,
 ) -> OpCost:
     """An :class:`OpCost` with what is not given taken from the call's tensors.
 
@@ -329,6 +331,8 @@ def op_cost(
         matmul_shape: the single product's shape.
         modelled: whether a rule covers the op.
         dtype: the compute dtype (default: from the tensors).
+        indexed_read: of the bytes read, those that values of indices or masks decide.
+        indexed_written: of the bytes written, likewise.
     """
     inputs = call.inputs() if reads is None else list(reads)
     outputs = call.outputs() if writes is None else list(writes)
@@ -344,4 +348,6 @@ def op_cost(
         dtype=compute_dtype(inputs, outputs) if dtype is None else dtype,
         matmul_shape=matmul_shape,
         modelled=modelled,
+        indexed_bytes_read=indexed_read,
+        indexed_bytes_written=indexed_written,
     )
