@@ -313,3 +313,22 @@ def test_a_disturbed_run_is_not_told_apart_by_time_that_nothing_explains() -> No
         assert "disturbed-side" in codes(found)
         assert found.sentence.startswith("No difference could be told below")
     assert compared(calm, run(40e-3)).time.differs is True
+
+
+def test_shares_nearer_than_they_are_told_to_do_not_differ() -> None:
+    """As files of before have them: bands of no width, each its own noise."""
+    a, b = run(), run()
+    narrow = [replace(one.split, pointwise=interval(value)) for one, value in ((a, 0.00105), (b, 0.0009))]
+    found = compared(replace(a, split=narrow[0]), replace(b, split=narrow[1]))
+    assert not next(one.differs for one in found.split if one.name == "pointwise")
+    far = replace(b, split=replace(b.split, pointwise=interval(0.1)))
+    assert next(one.differs for one in compared(replace(a, split=narrow[0]), far).split if one.name == "pointwise")
+
+
+@pytest.mark.parametrize(("flops", "differs"), [(1.5, False), (1.0, True), (0.5, True)])
+def test_a_share_does_not_go_against_the_work_that_is_counted(flops: float, differs: bool) -> None:
+    a, b = (replace(one, counts=replace(one.counts, pointwise_flops=1000)) for one in (run(), run()))
+    a = replace(a, split=replace(a.split, pointwise=interval(0.3)))
+    b = replace(b, split=replace(b.split, pointwise=interval(0.2)))
+    b = replace(b, counts=replace(b.counts, pointwise_flops=round(flops * 1000)))
+    assert next(one.differs for one in compared(a, b).split if one.name == "pointwise") is differs

@@ -186,8 +186,22 @@ def test_a_loop_over_elements_costs_its_ops_and_the_python_between_them():
     assert one.time_s.value == pytest.approx(300e-6, rel=0.02)
 
 
-def test_few_reads_are_what_every_script_does():
-    assert found(loop(2)) == {}
+def test_few_reads_are_what_every_script_does_and_told_without_advice():
+    (one,) = found(loop(2)).values()
+    assert one.code == "value-read"
+    assert one.line == 7
+    assert one.advice == ""
+    assert "an accelerator would be waited for here" in one.message
+    assert one.time_s.value == pytest.approx(2e-6, rel=0.02)
+
+
+def test_cheap_reads_of_several_lines_are_told_in_one_sentence():
+    lines = [dataclasses.replace(READ, line=line) for line in (7, 8, 9)]
+    made = step([ADD, *lines], [0, 1, 2, 2, 3], [1e-3, 1e-6, 1e-6, 1e-6, 1e-6], step_s=1.004e-3)
+    (one,) = found(made).values()
+    assert (one.code, one.line) == ("value-read", 8)
+    assert "and so do 2 more lines" in one.message
+    assert one.time_s.value == pytest.approx(4e-6, rel=0.02)
 
 
 def test_many_reads_without_indexing_are_told_as_reads():

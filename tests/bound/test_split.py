@@ -13,7 +13,7 @@ from made_up import VIEW, matmul_cost, pointwise_cost, reading, round_machine, s
 from boundby.bound.ceilings import Ceilings, Speed, measure_speed
 from boundby.bound.explain import explain_trace
 from boundby.bound.split import divide
-from boundby.results.report import SHARES
+from boundby.results.report import SHARE_RESOLUTION, SHARES
 
 MACHINE = round_machine()
 CEILINGS = Ceilings(MACHINE, Speed.unknown(), threads=1)
@@ -383,8 +383,8 @@ def test_page_faults_of_the_bare_step_beyond_the_watched_ones_are_allocation_and
 def test_page_faults_of_the_bare_step_take_no_more_than_there_is_beside_the_windows():
     made = trace(
         step_s=[1e-3],
-        step_faults=(90_000,),
-        watched=(watched(1e-3, 1e-3, beside_faults=90_000),),
+        step_faults=(9_000,),
+        watched=(watched(1e-3, 1e-3, beside_faults=9_000),),
         sites=[site(TINY)],
         site_of=[0] * 900,
         windows=[1e-6] * 900,
@@ -393,6 +393,53 @@ def test_page_faults_of_the_bare_step_take_no_more_than_there_is_beside_the_wind
     assert division.parts.dispatch == pytest.approx(0.9)
     assert division.parts.allocation == pytest.approx(0.1)
     assert division.parts.host == pytest.approx(0.0, abs=1e-9)
+    assert_whole(division)
+
+
+def test_a_step_that_took_far_longer_when_watched_has_no_shares():
+    """4.7 GFLOP of a 61 ms step take 47 ms at the least: no share that a step of 1.2 s has could say so."""
+    product = site(matmul_cost(1330, 1330, 1330))
+    slow = {"sites": [product, site(pointwise_cost(1 << 20))], "windows": [0.06, 1.2]}
+    division = divide(trace(step_s=[0.061] * 3, watched=(watched(1.26, 0.061),) * 3, **slow), CEILINGS, FAULT_S)
+    assert division.reconciliation.value == pytest.approx(20.7, abs=0.1)
+    assert division.split.unexplained.value == 1.0
+    for name in ("overhead", "memory", "matmul", "pointwise"):
+        one = getattr(division.split, name)
+        assert (one.low, one.value, one.high) == (0.0, 0.0, 1.0)
+    assert_whole(division)
+    assert division.scale * division.times.window.sum() <= 1.0
+    # Waiting is measured in the bare steps themselves.
+    waits = trace(step_s=[0.061] * 3, input_s=[0.03] * 3, watched=(watched(1.26, 0.03),) * 3, **slow)
+    division = divide(waits, CEILINGS, FAULT_S)
+    assert division.split.input.value == pytest.approx(0.03 / 0.061)
+    assert_whole(division)
+
+
+@given(traces())
+@settings(max_examples=50, deadline=None)
+def test_no_share_that_is_not_nothing_has_a_band_of_no_width(made):
+    split = explain_trace(made, MACHINE).split
+    for name in SHARES:
+        one = getattr(split, name)
+        if 0 < one.value < 1 and one.low > 0 and one.high < 1 and name != "input":
+            assert one.high - one.low >= 0.999 * SHARE_RESOLUTION
+
+
+def test_work_is_doubted_as_far_as_watched_steps_are_off():
+    exp = site(pointwise_cost(1 << 20, "exp"))
+    made = {"step_s": [0.01] * 3, "sites": [exp], "windows": [2.1e-3]}
+    quiet = divide(trace(**made, watched=(watched(0.01, 0.01),) * 3), CEILINGS, FAULT_S).split.pointwise
+    off = divide(trace(**made, watched=(watched(0.012, 0.01),) * 3), CEILINGS, FAULT_S).split.pointwise
+    assert quiet.high - quiet.low < 0.01
+    assert (off.low, off.high) == pytest.approx((0.8 * quiet.value, 1.2 * quiet.value), rel=0.02)
+
+
+def test_a_share_may_be_all_that_its_floors_demand():
+    """Watched steps 1.9 times as long as the bare one scale all shares down, but no work below its own floor."""
+    product = site(matmul_cost(1000, 1000, 1000))
+    made = trace(step_s=[0.05] * 3, watched=(watched(0.095, 0.05),) * 3, sites=[product], windows=[0.095])
+    division = divide(made, CEILINGS, FAULT_S)
+    assert division.split.matmul.value < 0.4 <= division.split.matmul.high + 1e-9
     assert_whole(division)
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import matmul_cost, overhead, round_machine, site, trace, traces, watched
+from made_up import matmul_cost, overhead, product, round_machine, site, trace, traces, watched
 
 from boundby.bound.ceilings import Ceilings, Speed
 from boundby.bound.explain import explain_trace
@@ -41,7 +41,7 @@ def division_of(*, reconciliation: float | None = 1.0, spread: float = SPREAD, *
 
 
 def judged(division: Division, **fields: object):
-    return judge(trace(step_s=[0.01], **fields), division, Counts(ops=10, launches=8), CEILINGS)
+    return judge(trace(**{"step_s": [0.01] * 3} | fields), division, Counts(ops=10, launches=8), CEILINGS)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,12 @@ def test_a_verdict_is_sure_only_where_the_step_is_reconciled():
     assert judged(division_of(overhead=0.5, memory=0.45, reconciliation=0.7)).confidence == "unsure"
 
 
+def test_no_verdict_on_one_timed_step_is_sure():
+    """Its spread is unknown."""
+    assert judged(division_of(overhead=0.9), step_s=[0.01]).confidence == "unsure"
+    assert judged(division_of(overhead=0.9), step_s=[0.01] * 2).confidence == "sure"
+
+
 def test_the_sentence_names_the_step_its_bound_its_share_and_its_time():
     sentence = judged(division_of(memory=0.8), kind="inference").sentence
     assert sentence.startswith("This inference step is bound by memory bandwidth: 80% of its 10.0 ms")
@@ -130,6 +136,15 @@ def test_the_evidence_tells_the_rate_of_products_against_the_peak():
     made = trace(step_s=[0.01], sites=[site(matmul_cost(512, 512, 512))], windows=[0.01])
     verdict = judge(made, division_of(matmul=0.9), Counts(ops=1, launches=1, matmul_flops=5 * 10**8), CEILINGS)
     assert any("50.0 GFLOP/s" in line and "50%" in line and "100 GFLOP/s" in line for line in verdict.evidence)
+
+
+@pytest.mark.parametrize(("times", "says"), [(1.0, "100% of the"), (1.02, "100% of the"), (1.5, "more than the")])
+def test_no_share_of_the_peak_is_over_all_of_it(times, says):
+    machine = round_machine(dataclasses.replace(product((1, 128, 128, 128), 120e9), low=110e9, high=125e9))
+    counts = Counts(ops=1, launches=1, matmul_flops=round(0.01 * times * 120e9))
+    made = trace(step_s=[0.01], sites=[site(matmul_cost(512, 512, 512))], windows=[0.01])
+    evidence = judge(made, division_of(matmul=0.9), counts, Ceilings(machine, Speed.unknown(), threads=1)).evidence
+    assert any(says in line and "120 GFLOP/s measured here" in line for line in evidence)
 
 
 def test_the_evidence_says_where_a_ceiling_is_not_known():

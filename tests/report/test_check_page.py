@@ -75,6 +75,22 @@ def test_the_first_line_is_the_answer() -> None:
     assert check_sentence(check_of(*over)) == ("train.py is over budget: ops, launches, matmul flops and 2 more.")
 
 
+def test_the_command_to_copy_stays_in_one_line() -> None:
+    command = f"boundby check --baseline base.json --update {'long/' * 30}train.py"
+    check = check_of(grown("ops", 10, 12, line()))
+    text = render_check(check, width=60, color=False, unicode=True, update_command=command)
+    *_, first, only, last = text.splitlines()
+    assert (first, only.strip()) == (
+        "Next     mend train.py:7, and check again",
+        "Only where this is meant, make it the new baseline:",
+    )
+    assert last.strip() == command
+    shrunk = check_of(judged("ops", source="baseline"), shrunk=(("ops", 3, 2),))
+    assert render_check(shrunk, width=60, color=False, unicode=True, update_command=command).endswith(
+        f"Next     {command}\n"
+    )
+
+
 def test_what_grew_is_told_with_its_line_and_ops() -> None:
     text = shown(check_of(grown("ops", 10, 12, line()), grown("launches", 4, 5, line())))
     assert re.search(r"ops +12 +was 10: \+2 \(20%\)", text)

@@ -131,7 +131,7 @@ def test_work_outside_modules_has_a_line() -> None:
 def test_unmodelled_ops_are_named_with_their_modules() -> None:
     opaque = (Unmodelled(name="mylib::fused", calls=4),)
     text = render(file_of(node("Net", "Net", unmodelled=opaque)))
-    assert "  - mylib::fused, 4 calls, in Net" in text
+    assert "  - mylib.fused, 4 calls, in Net" in text
 
 
 def test_findings_stand_below_in_order_of_weight() -> None:

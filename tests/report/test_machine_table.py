@@ -121,3 +121,10 @@ def test_a_few_findings_are_told_and_the_rest_counted(count):
     text = shown(replace(MACHINE, findings=findings))
     assert [f"[code-{place}]" in text for place in range(count)] == [place < 3 for place in range(count)]
     assert ("and 2 more" in text) == (count == 5)
+
+
+def test_what_a_parallel_region_costs_is_told_in_short():
+    region = ceiling("overhead", "parallel_region", 2.6e-6, "s", dtype=None)
+    text = " ".join(shown(replace(MACHINE, ceilings=(*CEILINGS, region))).split())
+    assert "threads take 2.60 µs to share an op out and to wait for each other (parallel region)" in text
+    assert "parallel region" not in shown()

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+import sample_reports
+
+from boundby.report.markdown import render_markdown
 from boundby.report.page import render_page
 from boundby.report.remedies_text import past_trials_sentence, render_remedies
-from boundby.report.remedy_words import times
+from boundby.report.remedy_words import times, trials_sentence
+from boundby.report.report_document import report_document
+from boundby.report.terminal import render_report
 from boundby.results.remedy import Measured, Numerics, PastTrials, Predicted, Remedy
 
 PREDICTED = Predicted(speedup=1.3, low=1.2, high=1.4, reason="stepping is slow", change="pass fused=True")
@@ -107,3 +112,38 @@ def test_past_trials_are_told_at_the_end():
 
 def test_without_remedies_nothing_is_shown():
     assert text(past=PastTrials(trials=9, held=7)) == ""
+
+
+def test_an_unclear_trial_concludes_nothing():
+    slow_start = dataclasses.replace(MEASURED, speedup=1.1, low=0.1, high=4.0, start_s=5.0)
+    unclear = fused(measured=slow_start, held=None, advice="unknown")
+    shown = text(unclear)
+    assert "What helped" not in shown
+    assert "What was tried" in shown
+    assert "starting takes 3.00 s longer;" in shown
+    assert "paid back" not in shown
+    assert "never paid back" in text(fused(measured=slow_start, advice="skip"))
+
+
+def test_the_trials_are_summed_up_in_one_sentence():
+    unclear = fused(advice="unknown")
+    useless = fused(advice="skip")
+    failed = Remedy(name="compile", failed="no compiler")
+    idle = fused(took_effect=False, advice="unknown")
+    best = dataclasses.replace(fused(), name="best", measured=dataclasses.replace(MEASURED, speedup=2.0, high=2.1))
+    assert trials_sentence([Remedy(name="compile", predicted=PREDICTED)]) == ""
+    assert trials_sentence([unclear]) == "The trial was unclear."
+    assert trials_sentence([unclear, unclear]) == "All 2 trials were unclear."
+    assert trials_sentence([useless, unclear]) == "None of 2 trials shows a gain; unclear: 1."
+    assert trials_sentence([useless, failed]) == "None of 2 trials shows a gain."
+    assert trials_sentence([failed, idle]) == "None of 2 trials gave a result."
+    assert trials_sentence([fused(), best, unclear]) == "Measured best: best, 2.00x (1.28-2.10) as fast."
+
+
+def test_a_report_begins_with_what_its_trials_showed():
+    report = dataclasses.replace(sample_reports.memory_bound(), remedies=(fused(advice="unknown"),))
+    shown = render_report(report, width=80, color=False, unicode=True)
+    assert " ".join(shown.split()).startswith(f"The trial was unclear. {report.verdict.sentence}")
+    page = render_markdown(report_document(report))
+    assert f"The trial was unclear. {report.verdict.sentence}" in page
+    assert "What helped" not in page

@@ -86,7 +86,8 @@ def test_the_sentence_stands_first_and_the_sections_follow_in_their_order() -> N
     document = report_document(full(), folder=FOLDER)
     first = document.lead[0]
     assert isinstance(first, Paragraph)
-    assert (first.text, first.emphasis) == (full().verdict.sentence, True)
+    tried = "Measured best: fused-optimizer, 1.31x (1.22-1.40) as fast."
+    assert (first.text, first.emphasis) == (f"{tried} {full().verdict.sentence}", True)
     assert [section.title for section in document.sections] == [
         "Where the time of a step goes",
         "Roofline",
@@ -125,8 +126,10 @@ def test_ops_lie_on_the_roofline_at_their_intensity_and_rate() -> None:
     chart = charts(report_document(report, folder=FOLDER))["roofline"]
     row = report.ops[0]
     mark = next(one for one in chart.marks if one.x == pytest.approx(40_000_000 / 1_500_000))
-    assert mark.y == pytest.approx(40_000_000 / row.time_s)
-    assert (mark.size, mark.group, mark.label) == (row.time_s, "matmul", "addmm")
+    seconds = 0.16 * report.step.time_s.median
+    assert row.share == 0.16
+    assert mark.y == pytest.approx(40_000_000 / seconds)
+    assert (mark.size, mark.group, mark.label) == (pytest.approx(seconds), "matmul", "addmm")
     told = " ".join(mark.details)
     for part in ("model.py:31", "blocks.1.mlp", "16% of the step", "1.5x its matmul floor", "fp32"):
         assert part in told
@@ -140,24 +143,49 @@ def test_ops_lie_on_the_roofline_at_their_intensity_and_rate() -> None:
 
 def test_ops_without_flops_or_costs_stand_beside_the_roofline_and_never_at_zero() -> None:
     report = full()
-    copy = replace(report.ops[0], op="copy_", matmul_flops=0, time_s=0.0005)
-    custom = replace(report.ops[0], op="mylib::scan", modelled=False, bytes_read=0, bytes_written=0, time_s=0.0004)
-    silent = replace(copy, op="view", time_s=0.0)
+    step_s = report.step.time_s.median
+    copy = replace(report.ops[0], op="copy_", matmul_flops=0, time_s=0.0005, share=0.0005 / step_s)
+    custom = replace(copy, op="mylib::scan", modelled=False, bytes_read=0, bytes_written=0, share=0.0004 / step_s)
+    silent = replace(copy, op="view", time_s=0.0, share=0.0)
     document = report_document(replace(report, ops=(copy, copy, custom, silent, report.ops[0])), folder=FOLDER)
     assert [one.label for one in charts(document)["roofline"].marks] == ["addmm"]
     rows = table(document, "Ops that have no place on the roofline").rows
     assert [(row[0], row[2], row[5]) for row in rows] == [
         ("copy_", "1.0 ms", "no FLOP; 3.0 GB/s"),
-        ("mylib::scan", "400 µs", "could not be modelled"),
+        ("mylib.scan", "400 µs", "could not be modelled"),
     ]
 
 
 def test_an_op_faster_than_every_ceiling_is_drawn_there_and_said_to_be() -> None:
     report = full()
-    fast = replace(report.ops[0], time_s=1e-6)
+    fast = replace(report.ops[0], time_s=1e-6, share=1e-6 / report.step.time_s.median)
     mark = charts(report_document(replace(report, ops=(fast,))))["roofline"].marks[0]
     assert mark.y == pytest.approx(4e13)
     assert any("above the ceilings" in detail for detail in mark.details)
+
+
+def test_a_step_that_took_far_longer_when_watched_is_not_divided_on_its_page() -> None:
+    report = replace(full(), reconciliation=interval(20.52))
+    document = report_document(report, folder=FOLDER)
+    assert "split" not in charts(document)
+    text = text_of(document)
+    assert "Not drawn: watched step by step, it came to 2,052% of what the step takes unwatched" in text
+    assert "Times are those of the watched steps, which took far longer" in text
+    (first, *_) = table(document, "Source lines with their ops, those of the backward pass included").rows
+    assert first[:2] == ("unknown", "1.1 ms")
+    assert any("unknown of the step" in one for one in charts(document)["roofline"].marks[0].details)
+
+
+def test_a_time_is_its_share_of_the_step() -> None:
+    """Whatever the watched steps took: a reader may multiply."""
+    report = overhead_bound()
+    lines = tuple(replace(line, time_s=1.7 * line.time_s) for line in report.lines)
+    rows = table(
+        report_document(replace(report, lines=lines)),
+        "Source lines with their ops, those of the backward pass included",
+    ).rows
+    assert rows[0][:2] == ("29%", "1.1 ms")
+    assert rows[0][5] == "1.1x its overhead floor of 980 µs"
 
 
 def test_the_timeline_has_a_bar_for_each_stretch_in_the_row_of_its_phase() -> None:
@@ -251,7 +279,7 @@ def test_reconciliation_findings_and_what_is_not_modelled_are_always_told() -> N
     assert "step times spread widely. Look for other load." in text
     assert "steps-spread" in text
     assert "take at least 2.1% of the step" in text
-    assert "torchvision::nms" in text
+    assert "torchvision.nms" in text
     off = text_of(report_document(replace(full(), reconciliation=interval(0.7, 0.6, 0.8))))
     assert "may be off by as much as is missing" in off
     unknown = text_of(report_document(ALL["unknown"]()))
@@ -364,3 +392,10 @@ def test_bullets_are_whole_sentences() -> None:
     for block in blocks(report_document(full())):
         if isinstance(block, Bullets):
             assert all(item.endswith((".", "]")) or item.startswith("line ") for item in block.items), block.items
+
+
+def test_lines_above_a_measured_limit_are_marked_and_the_mark_explained() -> None:
+    text = text_of(report_document(compute_bound(), folder=FOLDER))
+    assert "! faster than its matmul floor of 24 ms" in text
+    assert text.count("! Above a measured limit:") == 1
+    assert "Above a measured limit" not in text_of(report_document(memory_bound(), folder=FOLDER))

@@ -56,6 +56,13 @@ def squeezed(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
+def test_a_report_of_a_callback_does_not_name_a_command_that_it_does_not_come_of() -> None:
+    report = overhead_bound()
+    shown = str(replace(report, tool=replace(report.tool, command=())))
+    assert "boundby run" not in shown
+    assert 'BoundbyCallback(output="report.html") keeps the report' in shown
+
+
 def test_a_report_is_printed_as_the_terminal_shows_it() -> None:
     report = overhead_bound()
     assert squeezed(str(report)).startswith(squeezed(report.verdict.sentence))

@@ -17,14 +17,17 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from boundby.report.machine_table import render_machine
+from boundby.report.markdown import render_markdown
 from boundby.report.next_command import next_command, rerun_command
+from boundby.report.report_document import report_document
 from boundby.report.safe_text import clean, elide, elide_middle, short_path
 from boundby.report.split_bar import bar_cells
 from boundby.report.terminal import render_report
 from boundby.results.counts import Unmodelled
+from boundby.results.interval import interval
 from boundby.results.machine import Ceiling, CeilingKind, Finding
 from boundby.results.machine_file import decode_machine
-from boundby.results.report import SHARES, Floors, PageFaults, Report
+from boundby.results.report import SHARES, Floors, MedianTime, PageFaults, Report
 
 FILES = Path(__file__).parent / "files"
 WIDTHS = (40, 80, 100)
@@ -174,8 +177,48 @@ def test_where_the_rest_of_a_step_is_is_told_where_the_lines_are_little_of_it() 
     report = sample_reports.overhead_bound()
     few = replace(report, lines=tuple(replace(line, share=0.01, time_s=0.02 * 3.8e-3) for line in report.lines))
     assert "is outside of ops" in " ".join(shown(few).split())
-    far = replace(report, lines=tuple(replace(line, share=0.2, time_s=2 * line.time_s) for line in report.lines[:2]))
-    assert "Times and floors are those of the watched steps" in " ".join(shown(far).split())
+
+
+def test_a_line_takes_its_share_of_the_step_however_long_watched_steps_took() -> None:
+    report = sample_reports.overhead_bound()
+    step = replace(report.step, time_s=MedianTime(median=0.0172, low=0.017, high=0.0175))
+    far = replace(report, step=step, lines=(replace(report.lines[0], share=0.16, time_s=0.0021),))
+    row = next(line for line in shown(far).splitlines() if "train.py:58" in line)
+    assert row.split()[:3] == ["16%", "2.8", "ms"]
+
+
+def test_a_step_that_took_far_longer_when_watched_is_not_divided() -> None:
+    text = shown(replace(sample_reports.overhead_bound(), reconciliation=interval(20.52, 18.0, 23.0)))
+    flat = " ".join(text.split())
+    assert "not drawn: watched step by step, it came to 2,052% of what the step takes unwatched" in flat
+    assert "Times are those of the watched steps, which took far longer than the unwatched step" in flat
+    assert not any(glyph in text for glyph in "█▓▒░")
+    assert "29%" not in text
+
+
+def test_one_timed_step_has_no_spread_and_says_so() -> None:
+    report = sample_reports.overhead_bound()
+    one = MedianTime(median=0.00276, low=0.00276, high=0.00276)
+    text = shown(replace(report, step=replace(report.step, time_s=one, steps_timed=1)))
+    assert "2.76 ms (spread unknown: one step was timed)" in " ".join(text.split())
+    assert "spread unknown" not in shown(report)
+
+
+def test_ops_modelled_by_their_bytes_alone_are_named() -> None:
+    report = replace(
+        sample_reports.overhead_bound(),
+        partly_modelled=(
+            Unmodelled(name="aten.argmin", calls=1, share=0.24),
+            Unmodelled(name="aten.cumsum", calls=2, share=0.01),
+            Unmodelled(name="aten.sort", calls=1, share=0.0001),
+        ),
+    )
+    text = " ".join(shown(report).split())
+    assert "Every op that was seen could be modelled" not in text
+    assert "by their bytes alone" in text
+    assert "argmin (1 call), " in text
+    assert "cumsum (2 calls). What of their 25% of the step is beyond that" in text
+    assert "sort" not in text, "what takes next to nothing changes nothing"
 
 
 def test_page_faults_are_told_with_their_cost() -> None:
@@ -199,14 +242,34 @@ def test_page_faults_are_told_with_their_cost() -> None:
 
 
 def test_a_line_under_its_floor_is_reported_as_such() -> None:
-    assert "faster than its matmul floor of 24 ms: above the measured limit" in shown(sample_reports.compute_bound())
+    text = shown(sample_reports.compute_bound())
+    assert "! faster than its matmul floor of 24 ms: above the measured limit" in text
+    assert " ".join(text.split()).count("! Above a measured limit:") == 1
+
+
+@pytest.mark.parametrize(("above", "marked"), [(False, False), (None, True), (True, True)])
+def test_the_band_of_a_floor_decides_where_it_is_known(above: bool | None, marked: bool) -> None:
+    report = sample_reports.compute_bound()
+    floors = replace(report.lines[0].floors, above=above)
+    text = shown(replace(report, lines=(replace(report.lines[0], floors=floors),)))
+    assert ("! faster than its matmul floor" in text) is marked
+    assert ("! Above a measured limit" in text) is marked
+    assert ("at its matmul floor of 24 ms" in text) is not marked
+
+
+def test_overhead_above_its_limit_is_marked_too() -> None:
+    report = sample_reports.overhead_bound()
+    floors = replace(report.lines[0].floors, overhead_s=0.2, memory_s=0.0, matmul_s=0.0, pointwise_s=0.0, above=True)
+    text = shown(replace(report, lines=(replace(report.lines[0], floors=floors, time_s=0.1),)))
+    assert "! faster than its overhead floor of 200 ms" in text
 
 
 def test_floors() -> None:
     report = sample_reports.overhead_bound()
 
     def floor(floors: Floors, time_s: float = 1.0) -> str:
-        return shown(replace(report, lines=(replace(report.lines[0], floors=floors, time_s=time_s),)))
+        row = replace(report.lines[0], floors=floors, time_s=time_s, share=time_s / report.step.time_s.median)
+        return shown(replace(report, lines=(row,)))
 
     nothing = Floors(overhead_s=0.0, memory_s=0.0, matmul_s=0.0, pointwise_s=0.0, bound="memory")
     assert "no floor known" in floor(nothing)
@@ -323,3 +386,26 @@ def test_any_text_anywhere_stays_inside_the_page(text: str, width: int, unicode:
     out = shown(hostile, width, unicode=unicode)
     assert max(cell_len(line) for line in out.splitlines()) <= width
     assert all(character == "\n" or character.isprintable() for character in out)
+
+
+def test_that_the_script_failed_stands_before_any_figure() -> None:
+    failed = Finding(code="script-failed", message="the script ended with status 3", advice="Mend it.")
+    report = replace(sample_reports.memory_bound(), findings=(failed,))
+    text = shown(report)
+    assert text.count("[script-failed]") == 1
+    assert "What could spoil the measurement" not in text
+    assert text.index("[script-failed]") < text.index("Step ")
+    page = render_markdown(report_document(report))
+    assert page.count("script-failed") == 1
+    assert page.index("script-failed") < page.index("Time of a step")
+
+
+def test_a_finding_that_asks_for_nothing_is_no_warning() -> None:
+    report = sample_reports.overhead_bound()
+    told = [
+        Finding(code="value-read", message="train.py:7: reads a value", about="script"),
+        Finding(code="reads-values", message="train.py:8: reads values", advice="Keep them.", about="script"),
+    ]
+    lines = shown(replace(report, findings=tuple(told))).splitlines()
+    assert "  - train.py:7: reads a value. [value-read]" in lines
+    assert "  ! train.py:8: reads values. Keep them. [reads-values]" in lines

@@ -78,6 +78,19 @@ def budgets_for(table: Mapping[str, Any], *, target: str | None, source: str) ->
     return tuple((found | own).values())
 
 
+def read_tolerance(value: Any, *, source: str) -> float:
+    """The part by which bytes may be above those of a baseline.
+
+    Args:
+        value: as written: a number from 0 to 1, or a text as ``2%``.
+        source: where it was written, for messages.
+
+    Raises:
+        BoundbyError: ``bad-budget``.
+    """
+    return _limit("bytes_tolerance", RATIOS[0], value, source)
+
+
 def _limit(name: str, of: str, value: Any, source: str) -> float:
     number = _number(value, of)
     if number is None or not math.isfinite(number) or number < 0:

@@ -1,7 +1,8 @@
 """Whether a step keeps its budgets and its baseline, and which lines made it grow: pure.
 
-Counts are exact, so any count above the baseline's is over. A measured share or ratio is over only where the better
-end of its interval is. What is not known is never taken to be kept.
+Counts are exact, so any count above the baseline's is over, but for bytes where a tolerance is given: the values of
+indices and masks decide a part of them, and other data moves other bytes. A measured share or ratio is over only where
+the better end of its interval is. What is not known is never taken to be kept.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import PurePath
 from boundby.bound.compare_lines import Place, pair_places
 from boundby.results.budgets import (
     COUNTS,
+    MOVED,
     RATIOS,
     Baseline,
     Budget,
@@ -28,6 +30,7 @@ from boundby.results.budgets import (
 from boundby.results.interval import Interval, interval
 from boundby.results.language import tr
 from boundby.results.report import SHARES, Report
+from boundby.results.units import format_percent
 
 BY_BASELINE = "baseline"
 Pair = tuple[CountedLine | None, CountedLine | None]
@@ -55,6 +58,7 @@ def check_step(
     baseline: Baseline | None = None,
     torch: str | None = None,
     device: str = "cpu",
+    bytes_tolerance: float = 0.0,
 ) -> Check:
     """Hold a step against its budgets and its baseline.
 
@@ -66,6 +70,7 @@ def check_step(
         baseline: the counts that were last accepted; None: only budgets hold.
         torch: the version that made the counts, to say where the baseline is of another.
         device: where its ops ran.
+        bytes_tolerance: by what part of the baseline's the bytes read and written may be above them.
     """
     before = (
         None
@@ -79,15 +84,16 @@ def check_step(
             old, new = before.counted.totals.get(name), counted.totals.get(name)
             if old is None:
                 continue
-            judgements.append(_by_baseline(name, counted, before, old, new))
-            if new is not None and new < old:
+            tolerance = bytes_tolerance if name in MOVED else 0.0
+            judgements.append(_by_baseline(name, counted, before, old, new, tolerance))
+            if new is not None and new < old * (1.0 - tolerance):
                 shrunk.append((name, old, new))
     return Check(
         target=target,
         passed=not any(one.failed for one in judgements),
         judgements=tuple(judgements),
         shrunk=tuple(shrunk),
-        notes=tuple(_notes(baseline, target, torch, device)),
+        notes=(*_notes(baseline, target, torch, device), *_indexed_notes(judgements, counted)),
     )
 
 
@@ -169,13 +175,21 @@ def _by_budget(
     return replace(judged, state="over", lines=lines, lines_by=by)
 
 
-def _by_baseline(name: str, counted: Counted, before: Before, old: int, new: int | None) -> Judgement:
+def _by_baseline(name: str, counted: Counted, before: Before, old: int, new: int | None, tolerance: float) -> Judgement:
     judged = Judgement(
-        name=name, of=name, state="kept", value=new, limit=old, least=False, source=BY_BASELINE, baseline=old
+        name=name,
+        of=name,
+        state="kept",
+        value=new,
+        limit=old,
+        least=False,
+        source=BY_BASELINE,
+        baseline=old,
+        tolerance=tolerance,
     )
     if new is None:
         return replace(judged, state="unknown")
-    if new <= old:
+    if new <= old * (1.0 + tolerance):
         return judged
     by, lines = grown_lines(counted, before, name)
     return replace(judged, state="over", lines=lines, lines_by=by, grown=True)
@@ -303,6 +317,19 @@ def _is_product(op: str) -> bool:
     return name.endswith(("mm", "mv", "dot")) or any(
         word in name for word in ("conv", "attention", "linear", "matmul", "einsum", "bilinear")
     )
+
+
+def _indexed_notes(judgements: Iterable[Judgement], counted: Counted) -> Iterator[str]:
+    for name in dict.fromkeys(one.of for one in judgements if one.state == "over"):
+        part, total = counted.indexed.get(name), counted.totals.get(name)
+        if name in MOVED and part and total:
+            yield tr(
+                "{share} of the {count} depends on the values of indices and masks, so other data moves other bytes. "
+                "Where that is all there is to it, set the script's seed, or allow for it with {option}.",
+                share=format_percent(part / total),
+                count=name.replace("_", " "),
+                option="--bytes-tolerance",
+            )
 
 
 def _notes(baseline: Baseline | None, target: str, torch: str | None, device: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ only where that is asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from boundby.bound.ceilings import FASTEST_CHANGE
 from boundby.bound.compare_lines import compare_groups, compare_lines
@@ -24,7 +24,7 @@ from boundby.results.counts import Counts
 from boundby.results.interval import Interval, interval
 from boundby.results.language import tr, trn
 from boundby.results.machine import Finding, MachineDescription
-from boundby.results.report import SHARES, MedianTime, Report
+from boundby.results.report import SHARE_RESOLUTION, SHARES, MedianTime, Report
 from boundby.results.units import digits_for, format_percent, format_time
 from boundby.timing.statistics import FEWEST_SAMPLES, Ratio, compare_medians, mean, median
 
@@ -55,6 +55,12 @@ _TOTALS = (
 )
 # Which probe a share of the step moves with.
 _PROBE_OF = {"overhead": "dispatch", "memory": "memory", "matmul": "matmul", "pointwise": "cache"}
+# What of the exact counts a share's seconds stand for.
+_WORK_OF: dict[str, Callable[[Counts], int]] = {
+    "memory": lambda counts: counts.bytes_read + counts.bytes_written,
+    "matmul": lambda counts: counts.matmul_flops,
+    "pointwise": lambda counts: counts.pointwise_flops,
+}
 # The memory probe is short (bandwidth moved by 1.24 where it said 1.67): half of its change counts, in the logarithm.
 _MEMORY_BELIEVED = 0.5
 
@@ -244,10 +250,25 @@ def _compare_splits(a: Report, b: Report) -> tuple[ShareChange, ...]:
                 b=of_b,
                 a_s=of_a.value * a.step.time_s.median,
                 b_s=of_b.value * b.step.time_s.median,
-                differs=of_a.high < of_b.low or of_b.high < of_a.low,
+                differs=_are_apart(of_a, of_b) and not _is_against_work(name, a, b),
             )
         )
     return tuple(changes)
+
+
+def _are_apart(a: Interval, b: Interval) -> bool:
+    """Whether two shares differ by more than their bands, what a share is told to, and what two runs differ by."""
+    return max(a.low - b.high, b.low - a.high) > max(SHARE_RESOLUTION, BETWEEN_RUNS * min(a.value, b.value))
+
+
+def _is_against_work(name: str, a: Report, b: Report) -> bool:
+    """Whether a share's seconds went one way and the work that it stands for, which is counted exactly, the other."""
+    of_work = _WORK_OF.get(name)
+    if of_work is None or not a.counts.ops or not b.counts.ops:
+        return False
+    more = of_work(b.counts) - of_work(a.counts)
+    longer = getattr(b.split, name).value * b.step.time_s.median - getattr(a.split, name).value * a.step.time_s.median
+    return bool(more * longer < 0)
 
 
 def _sentence(a: Side, b: Side, time: TimeChange | None, counts: tuple[CountChange, ...]) -> str:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
-from boundby.bound.verdict import FARTHEST_OFF
 from boundby.results.comparison import CountChange, GroupChange, LineChange
 from boundby.results.counts import GroupCounts
-from boundby.results.report import LineRow, Report
+from boundby.results.report import FARTHEST_OFF, LineRow, Report
 
 # A line's time comes from a few watched steps: it is known about so many times less well than the step's.
 LINE_DOUBT = 2.0

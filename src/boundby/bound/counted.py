@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from boundby.results.budgets import COUNTS, FP32_OR_WIDER, FP64_OR_WIDER, Counted, CountedLine, idle_ops
+from boundby.results.budgets import COUNTS, FP32_OR_WIDER, FP64_OR_WIDER, MOVED, Counted, CountedLine, idle_ops
 from boundby.results.counts import Counts, GroupCounts
+from boundby.results.own_code import PACKAGE_FOLDERS
 from boundby.results.report import OpRow, Report
 
 _BY_LINE = ("ops", "launches", "matmul_flops", "pointwise_flops", "bytes_read", "bytes_written")
@@ -55,7 +56,7 @@ def counted_step(report: Report, *, roots: Sequence[str] = ()) -> Counted:
     known = [*_BY_LINE, *(_BY_OP if widths_known else _BY_OP[2:])]
     if all(group.saved_bytes is not None for group in counts.by_line):
         known.append("saved_bytes")
-    return Counted(totals=totals, lines=in_order(lines), by_line=tuple(known))
+    return Counted(totals=totals, lines=in_order(lines), by_line=tuple(known), indexed=_indexed(counts))
 
 
 def counted_call(counts: Counts, *, roots: Sequence[str] = (), seen: Sequence[CountedLine] | None = None) -> Counted:
@@ -71,13 +72,15 @@ def counted_call(counts: Counts, *, roots: Sequence[str] = (), seen: Sequence[Co
         wide = {name: sum(one.counts.get(name, 0) for one in seen) for name in _BY_OP[:2]}
         lines = [replace(one, path=None if one.path is None else project_path(one.path, roots)) for one in seen]
         known = (*_BY_LINE, *_BY_OP, "saved_bytes")
-        return Counted(totals={**_totals(counts), **wide}, lines=in_order(lines), by_line=known)
+        totals = {**_totals(counts), **wide}
+        return Counted(totals=totals, lines=in_order(lines), by_line=known, indexed=_indexed(counts))
     for group in counts.by_line:
         path, number = _place(group)
         sums = {name: value for name, value in _sums(group).items() if value}
         name = None if path is None else project_path(path, roots)
         lines.append(CountedLine(path=name, line=number, code=None, counts=sums))
-    return Counted(totals=_totals(counts), lines=in_order(lines), by_line=_BY_LINE if counts.by_line else ())
+    by_line = _BY_LINE if counts.by_line else ()
+    return Counted(totals=_totals(counts), lines=in_order(lines), by_line=by_line, indexed=_indexed(counts))
 
 
 def project_path(path: str, roots: Sequence[str]) -> str:
@@ -89,7 +92,7 @@ def project_path(path: str, roots: Sequence[str]) -> str:
     for root in roots:
         if pure.is_relative_to(root):
             return pure.relative_to(root).as_posix()
-    for folder in ("site-packages", "dist-packages"):
+    for folder in PACKAGE_FOLDERS:
         if folder in pure.parts:
             last = len(pure.parts) - pure.parts[::-1].index(folder)
             return PurePath(*pure.parts[last:]).as_posix()
@@ -104,6 +107,11 @@ def in_order(lines: Iterable[CountedLine]) -> tuple[CountedLine, ...]:
 def _totals(counts: Counts) -> dict[str, int | None]:
     unmodelled = sum(one.calls for one in counts.unmodelled)
     return {name: getattr(counts, name, None) for name in COUNTS} | {"unmodelled_ops": unmodelled}
+
+
+def _indexed(counts: Counts) -> dict[str, int]:
+    parts = {name: getattr(counts, f"indexed_{name}") for name in MOVED}
+    return {name: part for name, part in parts.items() if part}
 
 
 def _sums(group: GroupCounts) -> dict[str, int]:

@@ -261,15 +261,16 @@ def _host_ratio(times: OpTimes, ratios: _Ratios) -> float:
 
 def _parts(division: Division, times: OpTimes) -> _Parts:
     """The shares of the division by what they consist of."""
-    split, scale = division.split, division.scale
-    return _Parts(
+    scale = division.scale
+    parts = _Parts(
         windows=float(times.window.sum()) * scale,
         called=max(0.0, division.parts.dispatch - float(times.dispatch.sum()) * scale),
         host=division.parts.host,
         outside=max(0.0, division.parts.allocation - float(times.allocation.sum()) * scale),
-        lost=max(0.0, split.unexplained.value - float(times.unexplained.sum()) * scale),
-        input=split.input.value,
+        lost=0.0,
+        input=division.split.input.value,
     )
+    return replace(parts, lost=max(0.0, 1.0 - parts.windows - parts.called - parts.host - parts.outside - parts.input))
 
 
 def _rescaled(

@@ -10,7 +10,7 @@ from boundby._version import __version__
 from boundby.bound.ceilings import Ceilings, measure_speed, speed_moved
 from boundby.bound.elsewhere import Elsewhere, check_ceilings, rescale
 from boundby.bound.findings import habit_findings
-from boundby.bound.rows import line_rows, op_rows, total_counts
+from boundby.bound.rows import line_rows, op_rows, partly_modelled, total_counts
 from boundby.bound.split import Division, divide
 from boundby.bound.timeline import timeline
 from boundby.bound.verdict import judge
@@ -18,6 +18,7 @@ from boundby.results.errors import BoundbyError
 from boundby.results.interval import Interval, interval
 from boundby.results.language import tr
 from boundby.results.machine import Finding, Machine
+from boundby.results.op_names import op_name
 from boundby.results.report import MOST_SAMPLES, MedianTime, ModelledFor, Report, StepResult, Tool
 from boundby.results.trace import Trace
 from boundby.results.units import format_number
@@ -145,6 +146,7 @@ def _report(
         lines=line_rows(trace, division),
         ops=op_rows(trace, division),
         findings=findings,
+        partly_modelled=partly_modelled(trace, division),
         modelled_for=model,
         # Of another device the windows tell when ops were called, and not when they ran.
         timeline=timeline(trace) if division.times is not None else (),
@@ -177,7 +179,7 @@ def _of_the_model(model: ModelledFor, moved: Elsewhere) -> Iterator[Finding]:
         advice=tr("A run there is what settles it: {command}.", command="boundby run SCRIPT"),
     )
     if moved.kept > KEPT:
-        names = ", ".join(moved.kept_ops[:3])
+        names = ", ".join(op_name(name) for name in moved.kept_ops[:3])
         if len(moved.kept_ops) > 3:
             names = tr("{names} and others", names=names)
         yield Finding(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from boundby.bound.ceilings import Ceilings
 from boundby.bound.floors import op_floors
-from boundby.bound.step_view import StepView, Whole, is_own, whereabouts
-from boundby.results.interval import Interval
-from boundby.results.language import tr
+from boundby.bound.step_view import StepView, Whole, whereabouts
+from boundby.results.interval import Interval, interval
+from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
+from boundby.results.own_code import is_own
 from boundby.results.trace import OpSite
 from boundby.results.units import format_ratio, format_size
 
@@ -139,9 +140,11 @@ def _reads(view: StepView, in_loops: set[int]) -> Iterator[Finding]:
     by_line: dict[tuple[str | None, int | None], list[int]] = {}
     for one in at:
         by_line.setdefault(_line(view.at(one)), []).append(one)
+    cheap: dict[tuple[str | None, int | None], Interval] = {}
     for (path, line), positions in by_line.items():
         cost = view.seconds(np.array(positions))
         if cost is not None and (len(positions) < FEW_READS or not view.worth(cost, LEAST_READS)):
+            cheap[path, line] = cost
             continue
         yield Finding(
             code="reads-values",
@@ -160,6 +163,29 @@ def _reads(view: StepView, in_loops: set[int]) -> Iterator[Finding]:
             line=line,
             time_s=cost,
         )
+    yield from _cheap_reads(view, cheap)
+
+
+def _cheap_reads(view: StepView, costs: Mapping[tuple[str | None, int | None], Interval]) -> Iterator[Finding]:
+    """What to know of reads that cost next to nothing on the CPU; there is nothing to gain here, so no advice."""
+    if not costs or view.device != "cpu":
+        return
+    path, line = max(costs, key=lambda one: costs[one].value)
+    total = interval(*(sum(getattr(one, end) for one in costs.values()) for end in ("value", "low", "high")))
+    more = trn(", and so does {count} more line", ", and so do {count} more lines", len(costs) - 1)
+    yield Finding(
+        code="value-read",
+        message=tr(
+            "{where}reads a value into a Python number each step (item(), float() or a condition){more}: {cost} on "
+            "this CPU; an accelerator would be waited for here",
+            where=whereabouts(path, line),
+            more=more if len(costs) > 1 else "",
+            cost=view.told(total),
+        ),
+        path=path,
+        line=line,
+        time_s=total,
+    )
 
 
 # Double precision.

@@ -14,11 +14,12 @@ from boundby.bound.finding_compile import compile_findings
 from boundby.bound.finding_growth import growth_findings
 from boundby.bound.finding_ops import op_findings
 from boundby.bound.split import Division
-from boundby.bound.step_view import StepView, is_own, whereabouts
+from boundby.bound.step_view import StepView, whereabouts
 from boundby.results.habits import Habits, ModeOn, Place, SetUp, Writes, WritingLine
 from boundby.results.interval import Interval, interval
 from boundby.results.language import tr
 from boundby.results.machine import Finding
+from boundby.results.own_code import is_own
 from boundby.results.trace import OpSite, Trace
 from boundby.results.units import format_count, format_size, format_time
 

@@ -62,7 +62,8 @@ class OpFloors:
     """Floors of one op in seconds, each with its band; None: no ceiling was measured for it.
 
     ``binding`` names the largest of memory, matmul and pointwise, or ``none`` for an op without work. ``several`` says
-    that the op is many kernels one after the other (a compiled region): their floors add up.
+    that the op is many kernels one after the other (a compiled region): their floors add up. ``function`` names the
+    function whose own cost would matter beside the bytes and was not measured; None: there is none.
     """
 
     overhead: Interval
@@ -71,6 +72,7 @@ class OpFloors:
     pointwise: Interval | None
     binding: str
     several: bool = False
+    function: str | None = None
 
     @property
     def work(self) -> Interval:
@@ -112,6 +114,7 @@ def op_floors(site: OpSite, distance_bytes: float, ceilings: Ceilings) -> OpFloo
         pointwise=pointwise,
         binding=binding,
         several=site.op == REGION_NAME,
+        function=cost.function if pointwise is None and binds and matmul is not None and cost.modelled else None,
     )
 
 

@@ -16,6 +16,8 @@ from boundby.results.trace import OpSite, Trace
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 FLOOR_NAMES = ("overhead", "memory", "matmul", "pointwise")
+# Windows are measured, too: a floor that is longer by less than this is met.
+MET = 0.95
 
 
 def op_rows(trace: Trace, division: Division) -> tuple[OpRow, ...]:
@@ -35,7 +37,7 @@ def op_rows(trace: Trace, division: Division) -> tuple[OpRow, ...]:
                 calls=len(at),
                 time_s=seconds,
                 share=seconds * division.scale,
-                floors=_floors(times, at, columns),
+                floors=_floors(trace, times, at, columns),
                 matmul_flops=sum(one.matmul_flops for one in costs),
                 pointwise_flops=sum(one.pointwise_flops for one in costs),
                 bytes_read=sum(one.bytes_read for one in costs),
@@ -75,7 +77,7 @@ def line_rows(trace: Trace, division: Division) -> tuple[LineRow, ...]:
                 calls=len(at),
                 time_s=seconds,
                 share=seconds * division.scale,
-                floors=_floors(times, at, columns),
+                floors=_floors(trace, times, at, columns),
                 ops=tuple(sorted(by_op, key=lambda name: -by_op[name])[:5]),
             )
         )
@@ -109,10 +111,34 @@ def total_counts(trace: Trace, division: Division) -> Counts:
             [(site.cost, count) for site, count in used],
             regions=sum(count for site, count in used if site.op == REGION_NAME),
         ),
+        indexed_bytes_read=total(lambda one: one.cost.indexed_bytes_read),
+        indexed_bytes_written=total(lambda one: one.cost.indexed_bytes_written),
         by_op=_by(used, lambda one: one.op),
         by_phase=_by(used, lambda one: one.phase),
         by_module=_by(used, lambda one: one.module or "(none)"),
         by_line=_with_saved(_by(used, lambda one: _line_name(one.path, one.line)), trace),
+    )
+
+
+def partly_modelled(trace: Trace, division: Division) -> tuple[Unmodelled, ...]:
+    """Ops of one step whose function's own cost was not measured, those that take most of it first.
+
+    Only those that have work: what is called on a few elements is overhead, whatever it computes.
+    """
+    if trace.ops is None or division.times is None:
+        return ()
+    times = division.times
+    lacks = np.array([one.function is not None for one in times.floors], dtype=bool)[times.floor_of]
+    works = times.window - times.dispatch - times.allocation > 0
+    calls: dict[str, int] = defaultdict(int)
+    seconds: dict[str, float] = defaultdict(float)
+    for at in np.flatnonzero(lacks & works):
+        name = trace.sites[trace.ops.site[int(at)]].op
+        calls[name] += 1
+        seconds[name] += float(times.window[at])
+    return tuple(
+        Unmodelled(name=name, calls=calls[name], share=seconds[name] * division.scale)
+        for name in sorted(calls, key=lambda one: -seconds[one])
     )
 
 
@@ -182,13 +208,14 @@ def _grouped(trace: Trace, key_of: Callable[[OpSite], Hashable]) -> dict[Hashabl
     return found
 
 
-def _floors(times: OpTimes, at: Rows, columns: dict[str, Floats]) -> Floors:
+def _floors(trace: Trace, times: OpTimes, at: Rows, columns: dict[str, Floats]) -> Floors:
     sums = {name: float(column[at].sum()) for name, column in columns.items()}
     spent = {
         "overhead": float(times.dispatch[at].sum() + times.allocation[at].sum()),
         "memory": float(times.work["memory"][at].sum()),
         "matmul": float(times.work["matmul"][at].sum()),
         "pointwise": float(times.work["pointwise"][at].sum()),
+        "unexplained": float(times.unexplained[at].sum()),
     }
     return Floors(
         overhead_s=sums["overhead"],
@@ -196,4 +223,16 @@ def _floors(times: OpTimes, at: Rows, columns: dict[str, Floats]) -> Floors:
         matmul_s=sums["matmul"],
         pointwise_s=sums["pointwise"],
         bound=max(spent, key=lambda name: spent[name]),
+        above=_is_above(trace, times, at, max(sums, key=lambda name: sums[name])),
     )
+
+
+def _is_above(trace: Trace, times: OpTimes, at: Rows, name: str) -> bool:
+    """Whether ops took less than the low end of their floors of that name allows."""
+    assert trace.ops is not None
+    room = float(times.window[at].sum())
+    if name == "overhead":
+        # The call from Python lies in the gap before an op's window; gaps that were not seen may be of any length.
+        gaps = np.frombuffer(trace.ops.gap_s, dtype=np.float64)[at]
+        room += float(np.where(np.isnan(gaps), np.inf, np.maximum(gaps, 0.0)).sum())
+    return room < MET * float(times.floor(name, end="low")[at].sum())

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from boundby.bound.ceilings import Ceilings
 from boundby.bound.floors import OpFloors, op_floors
 from boundby.results.interval import Interval, interval
-from boundby.results.report import MedianTime, OverheadParts, PageFaults, Split
+from boundby.results.report import SHARE_RESOLUTION, MedianTime, OverheadParts, PageFaults, Split, has_shares
 from boundby.results.trace import Trace
 from boundby.timing.statistics import median_error, quantile
 
@@ -47,9 +47,10 @@ class OpTimes:
     floors: tuple[OpFloors, ...]
     floor_of: np.ndarray[Any, np.dtype[np.int64]]
 
-    def floor(self, name: str) -> Floats:
-        """The floor of that name for each op (seconds), 0 where it is not known."""
-        column: Floats = np.array([_value(getattr(one, name)) for one in self.floors], dtype=np.float64)[self.floor_of]
+    def floor(self, name: str, *, end: Literal["value", "low"] = "value") -> Floats:
+        """The floor of that name for each op (seconds), or the low end of its band; 0 where it is not known."""
+        known = [_end(getattr(one, name), end) for one in self.floors]
+        column: Floats = np.array(known, dtype=np.float64)[self.floor_of]
         return column
 
 
@@ -80,17 +81,10 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     faults = _page_faults(trace, fault_s)
     # The ceilings are the CPU's, and so are the op windows: of another device they say nothing.
     if trace.ops is None or trace.device != "cpu" or total <= 0:
-        known = min(1.0, waited / total) if total > 0 else 0.0
-        rest = interval(1.0 - known, 0.0, 1.0)
-        nothing = interval(0.0, 0.0, 1.0 - known)
-        split = Split(
-            overhead=nothing, memory=nothing, matmul=nothing, pointwise=nothing, input=interval(known), unexplained=rest
-        )
-        parts = OverheadParts(dispatch=0.0, host=0.0, allocation=0.0)
         return Division(
             time_s=time_s,
-            split=split,
-            parts=parts,
+            split=_unknown_but(min(1.0, waited / total) if total > 0 else 0.0),
+            parts=OverheadParts(dispatch=0.0, host=0.0, allocation=0.0),
             reconciliation=None,
             faults=faults,
             times=None,
@@ -117,7 +111,22 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     whole = max(windows + inputs, total)
     scale = stretch / whole
     reconciliation = _reconciliation(trace, waited / total, fault_s)
+    if not has_shares(reconciliation):
+        # Shares of watched steps so unlike the bare one could contradict what its work takes at the least.
+        known = min(1.0, waited / total)
+        return Division(
+            time_s=time_s,
+            split=_unknown_but(known),
+            parts=OverheadParts(dispatch=0.0, host=0.0, allocation=0.0),
+            reconciliation=reconciliation,
+            faults=faults,
+            times=times,
+            scale=min(scale, (1.0 - known) / windows) if windows > 0 else scale,
+            bursty=bursty,
+        )
     doubt = 0.0 if reconciliation is None else abs(reconciliation.value - 1.0)
+    # Work is seen in the windows of watched steps: its share is off by as much of it as those may be.
+    off = 0.0 if reconciliation is None else min(1.0, max(1.0 - reconciliation.low, reconciliation.high - 1.0))
 
     work = {name: float(times.work[name].sum()) for name in WORK}
     dispatch = float(times.dispatch.sum()) * scale + called / whole
@@ -128,7 +137,8 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
 
     def share(name: str) -> Interval:
         low, high = bands[name]
-        return _clipped(values[name], low * scale, high * scale)
+        # Watched steps that took longer than the bare one scale all down, but no work to less than its floors allow.
+        return _clipped(values[name], low * scale * (1.0 - off), max(high * scale * (1.0 + off), low / total))
 
     split = Split(
         overhead=_clipped(
@@ -154,6 +164,19 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
         times=times,
         scale=scale,
         bursty=bursty,
+    )
+
+
+def _unknown_but(waiting: float) -> Split:
+    """The split of a step of which nothing but its share of waiting for input is known."""
+    nothing = interval(0.0, 0.0, 1.0 - waiting)
+    return Split(
+        overhead=nothing,
+        memory=nothing,
+        matmul=nothing,
+        pointwise=nothing,
+        input=interval(waiting),
+        unexplained=interval(1.0 - waiting, 0.0, 1.0),
     )
 
 
@@ -284,6 +307,8 @@ def _bands(times: OpTimes) -> dict[str, tuple[float, float]]:
 
 
 def _clipped(value: float, low: float, high: float) -> Interval:
+    if value > 0:  # No share that is not nothing is known better than it is told.
+        low, high = min(low, value - SHARE_RESOLUTION / 2), max(high, value + SHARE_RESOLUTION / 2)
     return interval(value, max(0.0, low), min(1.0, max(high, value)))
 
 
@@ -320,5 +345,7 @@ def _reconciliation(trace: Trace, waited: float, fault_s: float | None) -> Inter
     )
 
 
-def _value(floor: Interval | None) -> float:
-    return 0.0 if floor is None else floor.value
+def _end(floor: Interval | None, end: Literal["value", "low"]) -> float:
+    if floor is None:
+        return 0.0
+    return floor.value if end == "value" else floor.low

@@ -17,8 +17,6 @@ from boundby.results.units import format_percent, format_time_band
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Whole = np.ndarray[Any, np.dtype[np.int64]]
-# Installed code is not the user's to change.
-INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +103,6 @@ class StepView:
             time=format_time_band(cost.value, cost.low, cost.high),
             share=format_percent(share),
         )
-
-
-def is_own(path: str | None) -> bool:
-    """Whether a line can be the user's own to change."""
-    return path is not None and not any(part in path for part in INSTALLED) and not path.startswith("<")
 
 
 def whereabouts(path: str | None, line: int | None) -> str:

@@ -9,7 +9,7 @@ from boundby.bound.split import Division
 from boundby.results.counts import Counts
 from boundby.results.interval import Interval
 from boundby.results.language import tr
-from boundby.results.report import Bound, ModelledFor, Split, Verdict
+from boundby.results.report import Bound, ModelledFor, Split, Verdict, adds_up
 from boundby.results.trace import Trace
 from boundby.results.units import digits_for, format_percent, format_rate, format_size, format_time
 
@@ -17,10 +17,10 @@ from boundby.results.units import digits_for, format_percent, format_rate, forma
 CLEAR, AHEAD, AHEAD_BY = 0.5, 0.4, 1.5
 # Beyond this, what is not explained decides more than what is.
 TOO_MUCH_UNEXPLAINED = 0.5
+# Of fewer timed steps than this the spread is unknown, and no verdict is more than a guess.
+FEWEST_STEPS = 2
 # A machine whose speed moved by more than this during the run was disturbed.
 DISTURBED = 1.5
-# Beyond this factor between watched and bare steps there is no verdict.
-FARTHEST_OFF = 2.0
 # Under this share, what would remain of the step is within the doubt of its measurement.
 NOTHING_LEFT = 0.05
 
@@ -70,6 +70,8 @@ def judge(
     else:
         bound = "mixed"
     confidence = _confidence(by_bound, first, bound, division)
+    if len(trace.step_s) < FEWEST_STEPS:
+        confidence = "unsure"
     if model is not None and confidence == "sure":
         confidence = "likely"
     return Verdict(
@@ -82,7 +84,7 @@ def judge(
 
 def _does_not_add_up(division: Division) -> bool:
     """Whether watched and bare steps are so unlike that a split of the one says nothing of the other."""
-    return division.reconciliation is not None and not 1 / FARTHEST_OFF <= division.reconciliation.value <= FARTHEST_OFF
+    return not adds_up(division.reconciliation)
 
 
 def _is_disturbed(trace: Trace) -> bool:
@@ -293,18 +295,7 @@ def _evidence(
                 else tr("no matmul ceiling is known for {dtype} on this machine", dtype=dtype)
             )
         elif len(dtypes) == 1 and counts.matmul_flops:
-            rate = counts.matmul_flops / time
-            values = {
-                "rate": format_rate(rate, "FLOP/s"),
-                "share": format_percent(rate / peak.value),
-                "peak": format_rate(peak.value, "FLOP/s"),
-                "dtype": dtype,
-            }
-            lines.append(
-                tr("{rate} of matrix products, {share} of the {peak} measured there for {dtype}", **values)
-                if modelled
-                else tr("{rate} of matrix products, {share} of the {peak} measured here for {dtype}", **values)
-            )
+            lines.append(_rate_of_products(counts.matmul_flops / time, peak, dtype, modelled=modelled))
     if division.faults is not None and division.faults.time_s and division.faults.time_s > 0.01 * time:
         lines.append(
             tr(
@@ -314,3 +305,24 @@ def _evidence(
             )
         )
     return tuple(lines)
+
+
+def _rate_of_products(rate: float, peak: Interval, dtype: str | None, *, modelled: bool) -> str:
+    values = {
+        "rate": format_rate(rate, "FLOP/s"),
+        # Within the band of the peak, it is all of it.
+        "share": format_percent(min(1.0, rate / peak.value)),
+        "peak": format_rate(peak.value, "FLOP/s"),
+        "dtype": dtype,
+    }
+    if rate > peak.high:
+        if modelled:
+            return tr("{rate} of matrix products, more than the {peak} measured there for {dtype}", **values)
+        return tr(
+            "{rate} of matrix products, more than the {peak} measured here for {dtype}: the machine was slower then, "
+            "or in another state",
+            **values,
+        )
+    if modelled:
+        return tr("{rate} of matrix products, {share} of the {peak} measured there for {dtype}", **values)
+    return tr("{rate} of matrix products, {share} of the {peak} measured here for {dtype}", **values)

@@ -14,6 +14,7 @@ from boundby.report.safe_text import clean, elide, elide_middle
 from boundby.results.budgets import RATIOS, Check, Counted, Judgement, LineGrowth, OpGrowth
 from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
+from boundby.results.op_names import op_name
 from boundby.results.units import format_count, format_percent, format_percent_range, format_si, format_size
 
 SHOWN_LINES = 6
@@ -23,7 +24,7 @@ _INDENT = 4
 _SIZES = ("bytes_read", "bytes_written", "saved_bytes")
 
 
-def render_check(check: Check, *, width: int, color: bool, unicode: bool, next_command: str | None = None) -> str:
+def render_check(check: Check, *, width: int, color: bool, unicode: bool, update_command: str | None = None) -> str:
     """A check as lines of text of at most ``width`` columns; the first line is the answer.
 
     Args:
@@ -31,13 +32,13 @@ def render_check(check: Check, *, width: int, color: bool, unicode: bool, next_c
         width: columns; used between 40 and 100.
         color: whether ANSI colours may be written.
         unicode: whether characters beyond ASCII may be written; the text is pure ASCII otherwise.
-        next_command: the command to name at the end; none where None.
+        update_command: the command that makes these counts the baseline, to be named at the end; none where None.
 
     Returns:
         Text that ends in a newline. Control characters of paths and code are shown as escapes.
     """
     columns = page_width(width)
-    return render_page(_parts(check, columns, unicode, next_command), width=columns, color=color)
+    return render_page(_parts(check, columns, unicode, update_command), width=columns, color=color)
 
 
 def check_sentence(check: Check) -> str:
@@ -60,14 +61,26 @@ def _kept_told(check: Check) -> str:
     by_baseline = sum(one.source == "baseline" for one in check.judgements)
     written = len(check.judgements) - by_baseline
     parts = []
-    if by_baseline:
+    within = any(
+        one.tolerance and isinstance(one.value, int) and one.baseline is not None and one.value > one.baseline
+        for one in check.judgements
+    )
+    if by_baseline and within:
+        parts.append(
+            trn(
+                "no count of {count} grew beyond its tolerance",
+                "none of {count} counts grew beyond its tolerance",
+                by_baseline,
+            )
+        )
+    elif by_baseline:
         parts.append(trn("no count of {count} grew", "none of {count} counts grew", by_baseline))
     if written:
         parts.append(trn("{count} budget kept", "{count} budgets kept", written))
     return ", ".join(parts)
 
 
-def _parts(check: Check, width: int, unicode: bool, next_command: str | None) -> Iterator[RenderableType]:
+def _parts(check: Check, width: int, unicode: bool, update_command: str | None) -> Iterator[RenderableType]:
     style = "bold green" if check.passed else "bold red"
     yield Text(clean(check_sentence(check), unicode=unicode), style=style)
     over = [one for one in check.judgements if one.state == "over"]
@@ -93,10 +106,26 @@ def _parts(check: Check, width: int, unicode: bool, next_command: str | None) ->
         yield ""
         notes = (Text(clean(note, unicode=unicode)) for note in check.notes)
         yield bullets(((note, "") for note in notes), mark="  !", mark_width=_INDENT, style="yellow")
-    if next_command is not None:
+    if update_command is not None:
         yield ""
-        line = clean(tr("Next     {command}", command=next_command), unicode=unicode)
-        yield Text(line, no_wrap=True, overflow="ignore")
+        for line in _next(check, over, update_command):
+            yield Text(clean(line, unicode=unicode), no_wrap=True, overflow="ignore")
+
+
+def _next(check: Check, over: Sequence[Judgement], update_command: str) -> Iterator[str]:
+    """What to do now. What failed is to be mended; the command that would accept it comes last, and says so."""
+    if check.passed:
+        yield tr("Next     {command}", command=update_command)
+        return
+    place = next((_place(one.line) for one in grown_lines(over_lines(over)) if one.line.path is not None), None)
+    if not over:
+        yield tr("Next     find out why it is not known")
+    elif place is None:
+        yield tr("Next     mend what made it grow, and check again")
+    else:
+        yield tr("Next     mend {place}, and check again", place=place)
+    yield tr("         Only where this is meant, make it the new baseline:")
+    yield f"         {update_command}"
 
 
 def _over_table(over: Sequence[Judgement], width: int, *, unicode: bool) -> Table:
@@ -129,7 +158,10 @@ def limit_told(judged: Judgement) -> str:
         before = amount(judged.of, old) if old is None or not isinstance(new, int) else _amounts(judged.of, old, new)[0]
         if not isinstance(new, int) or old is None or new <= old:
             return tr("was {old}", old=before)
-        return tr("was {old}: {grown}", old=before, grown=_grown(new, old, judged.of))
+        told = tr("was {old}: {grown}", old=before, grown=_grown(new, old, judged.of))
+        if judged.tolerance:
+            told = tr("{told}; {tolerance} allowed", told=told, tolerance=format_percent(judged.tolerance))
+        return told
     limit = _limit(judged)
     said = (
         tr("at least {limit} by {name}", limit=limit, name=judged.name)
@@ -228,10 +260,7 @@ def _where(over: Sequence[Judgement], width: int, *, unicode: bool) -> Iterator[
 
 def _line_texts(entry: GrownLine, room: int, *, unicode: bool) -> Iterator[Text]:
     line = entry.line
-    place = tr("outside any line of the code") if line.path is None else line.path
-    if line.path is not None and line.line is not None:
-        place = f"{place}:{line.line}"
-    yield Text(elide_middle(clean(place, unicode=unicode), room, unicode=unicode), style="bold")
+    yield Text(elide_middle(clean(_place(line), unicode=unicode), room, unicode=unicode), style="bold")
     if line.code and line.code.strip():
         yield Text(elide(clean(line.code.strip(), unicode=unicode), room, unicode=unicode))
     if line.old_code and line.old_code.strip():
@@ -244,6 +273,12 @@ def _line_texts(entry: GrownLine, room: int, *, unicode: bool) -> Iterator[Text]
         if len(line.ops) > _SHOWN_OPS:
             told = tr("{ops}; and {count} more", ops=told, count=format_count(len(line.ops) - _SHOWN_OPS))
         yield Text(clean(told, unicode=unicode), style="dim")
+
+
+def _place(line: LineGrowth) -> str:
+    if line.path is None:
+        return tr("outside any line of the code")
+    return line.path if line.line is None else f"{line.path}:{line.line}"
 
 
 def counts_changed(before: Counted, now: Counted) -> Iterator[str]:
@@ -264,11 +299,12 @@ def count_told(name: str, old: int | None, new: int) -> str:
 
 def op_told(growth: OpGrowth) -> str:
     """An op with its calls before and now."""
+    name = op_name(growth.op)
     if growth.old is None:
-        return f"{growth.op} {format_count(growth.new)}"
+        return f"{name} {format_count(growth.new)}"
     if growth.old == 0:
-        return tr("new: {op} {count}", op=growth.op, count=format_count(growth.new))
-    return tr("{op} {old} to {new}", op=growth.op, old=format_count(growth.old), new=format_count(growth.new))
+        return tr("new: {op} {count}", op=name, count=format_count(growth.new))
+    return tr("{op} {old} to {new}", op=name, old=format_count(growth.old), new=format_count(growth.new))
 
 
 def amount(name: str, value: int | None) -> str:

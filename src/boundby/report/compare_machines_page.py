@@ -133,6 +133,8 @@ def _limit(change: CeilingChange, *, detailed: bool) -> str:
     if change.kind in ("overhead", "launch"):
         if change.name == "page_fault":
             return tr("page fault")
+        if change.name == "parallel_region":
+            return tr("parallel region")
         return f"{name}{stack}" if detailed else tr("{kind} op", kind=name) + stack
     return f"{name}{dtype}{stack}"
 

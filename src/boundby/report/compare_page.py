@@ -29,6 +29,7 @@ from boundby.results.comparison import (
 )
 from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
+from boundby.results.op_names import op_name
 from boundby.results.units import format_percent, format_percent_range, format_time
 
 _SHOWN_GROUPS = 5
@@ -162,7 +163,7 @@ def _groups(
 
 
 def _groupside_name(group: GroupChange, room: int, *, unicode: bool, folder: str | None) -> str:
-    name = short_path(group.name, folder) if group.by == "line" else group.name
+    name = short_path(group.name, folder) if group.by == "line" else op_name(group.name)
     return elide_middle(clean(name, unicode=unicode), room, unicode=unicode)
 
 
@@ -206,7 +207,10 @@ def _share(change: ShareChange, *, wide: bool, unicode: bool) -> Iterator[str]:
             yield f"{format_time(seconds, digits=2, unicode=unicode)} "
         else:
             yield format_percent(share.value)
-    yield (tr("differs") if wide else "!=") if change.differs else ""
+    if wide:
+        yield tr("differs") if change.differs else tr("no difference")
+    else:
+        yield "!=" if change.differs else ""
 
 
 def _lines(found: ReportComparison, width: int, *, unicode: bool, folder: str | None) -> Iterator[RenderableType]:

@@ -10,18 +10,24 @@ from rich.table import Table
 from rich.text import Text
 
 from boundby.report.page import NARROW, heading, indented
-from boundby.report.report_words import floor_text, floors_by_name
+from boundby.report.report_words import (
+    above_text,
+    floor_text,
+    floors_by_name,
+    is_above,
+    step_seconds,
+    watched_times_text,
+)
 from boundby.report.safe_text import clean, elide, elide_middle, short_path
 from boundby.report.split_bar import STYLES
 from boundby.results.language import tr, trn
-from boundby.results.report import Floors, LineRow, Report
+from boundby.results.op_names import op_name
+from boundby.results.report import Floors, LineRow, Report, has_shares
 from boundby.results.units import format_percent, format_time
 
 _SHOWN = 5
 _SHOWN_OPS = 3
 _LONGEST_NAME = 40
-# Of a line that takes this share of a step, a time that is further than this from that share of it is told of.
-_LARGE, _FAR = 0.05, 0.15
 _MOST = 0.5
 # Columns left of the code: beside it a share, a time ("unknown" at worst) and two blanks after each, below it a margin.
 _BESIDE = 16
@@ -46,8 +52,8 @@ def render_costliest(report: Report, *, width: int, unicode: bool, folder: str |
     room = width - (_BESIDE if width >= NARROW else _BELOW)
     rows = [
         (
-            Text(format_percent(line.share), style="bold"),
-            Text(format_time(line.time_s, digits=2, unicode=unicode)),
+            Text(format_percent(line.share) if has_shares(report.reconciliation) else "", style="bold"),
+            Text(format_time(step_seconds(line, report), digits=2, unicode=unicode)),
             [_place(line, room, unicode=unicode, folder=folder), *_details(line, report, room, unicode=unicode)],
         )
         for line in lines
@@ -64,14 +70,13 @@ def render_costliest(report: Report, *, width: int, unicode: bool, folder: str |
 
 def _notes(report: Report, shown: list[LineRow], *, unicode: bool) -> Iterator[str]:
     """Which steps the times are of, where that matters, and where the rest of a step is, where that is most of it."""
-    time = report.step.time_s
     told = sum(line.share for line in shown)
-    if report.step.steps_timed and any(
-        line.share >= _LARGE and abs(line.share * time.median - line.time_s) > _FAR * line.time_s for line in shown
-    ):
-        yield tr("Times and floors are those of the watched steps; shares are of the unwatched step.")
+    if watched := watched_times_text(report):
+        yield watched
+    if any(is_above(line.floors, step_seconds(line, report)) for line in shown):
+        yield clean(above_text(), unicode=unicode)
     everything = sum(line.share for line in report.lines)
-    if told < _MOST and everything < 1.0:
+    if told < _MOST and everything < 1.0 and not watched:
         yield tr(
             "These lines are {told} of the step. {others} is in other lines; the other {rest} is outside of ops: "
             "Python between them, waiting for input, and what no op explains.",
@@ -102,10 +107,10 @@ def _place(line: LineRow, room: int, *, unicode: bool, folder: str | None) -> Te
 def _details(line: LineRow, report: Report, room: int, *, unicode: bool) -> Iterator[Text]:
     if line.code and line.code.strip():
         yield Text(elide(clean(line.code.strip(), unicode=unicode), room, unicode=unicode))
-    yield _floor(line.floors, line.time_s, unicode=unicode)
+    yield _floor(line.floors, step_seconds(line, report), unicode=unicode)
     module = _module(line, report)
     longest = min(_LONGEST_NAME, room - cell_len(tr("; in {module}", module="")))
-    names = [elide_middle(clean(name, unicode=unicode), longest, unicode=unicode) for name in line.ops]
+    names = [elide_middle(clean(op_name(name), unicode=unicode), longest, unicode=unicode) for name in line.ops]
     ops = ", ".join(names[:_SHOWN_OPS])
     if len(names) > _SHOWN_OPS:
         ops = trn("{names} and {count} more", "{names} and {count} more", len(names) - _SHOWN_OPS, names=ops)

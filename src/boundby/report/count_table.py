@@ -18,6 +18,7 @@ from boundby.results.counts import GroupCounts
 from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
 from boundby.results.module_tree import CallCounts, ModuleNode
+from boundby.results.op_names import op_name
 from boundby.results.units import format_count, format_si, format_size
 
 # A tree that is shown to no given depth is cut where it would have more lines.
@@ -141,6 +142,7 @@ def _totals(counts: CallCounts) -> list[tuple[str, str]]:
                 written=format_size(counts.bytes_written),
             ),
         ),
+        *_indexed(counts),
         (tr("Saved"), saved),
         (
             tr("Ops"),
@@ -195,6 +197,19 @@ def _phase(one: GroupCounts) -> str:
 
 def _place_in_step(one: GroupCounts) -> int:
     return _PHASES.index(one.name) if one.name in _PHASES else len(_PHASES)
+
+
+def _indexed(counts: CallCounts) -> Iterator[tuple[str, str]]:
+    """The bytes that are as counted for this data, and no property of the code alone."""
+    if counts.indexed_bytes_read or counts.indexed_bytes_written:
+        yield (
+            tr("By data"),
+            tr(
+                "{read} of the bytes read and {written} of those written, as the values of indices and masks were here",
+                read=format_size(counts.indexed_bytes_read),
+                written=format_size(counts.indexed_bytes_written),
+            ),
+        )
 
 
 def _tree(tree: ModuleNode, width: int, *, unicode: bool, depth: int | None) -> Iterator[RenderableType]:
@@ -353,7 +368,7 @@ def _unmodelled(counts: CallCounts, *, unicode: bool) -> Iterator[str]:
                 len(found) - _SHOWN_PLACES,
                 places=where,
             )
-        text = f"{op.name}, {trn('{count} call', '{count} calls', op.calls)}"
+        text = f"{op_name(op.name)}, {trn('{count} call', '{count} calls', op.calls)}"
         yield clean(tr("{op}, in {where}", op=text, where=where) if where else text, unicode=unicode)
     rest = len(counts.unmodelled) - _SHOWN_UNMODELLED
     if rest > 0:

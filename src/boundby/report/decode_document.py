@@ -57,7 +57,7 @@ def _sections(found: DecodeEstimate) -> Iterator[Section]:
     yield Section(title=tr("Where an expected step goes"), blocks=(_parts(found), _kernels(found)))
     yield Section(title=tr("By batch"), blocks=tuple(_batches(found)))
     yield Section(title=tr("By context"), blocks=(_contexts(found),))
-    yield Section(title=tr("Launches"), blocks=tuple(_launches(found)))
+    yield Section(title=tr("Launching the kernels"), blocks=tuple(_launches(found)))
     yield Section(title=tr("Prefill"), blocks=(_prefill(found),))
     if found.notes:
         yield Section(title=tr("Notes"), blocks=(Bullets(items=found.notes),))
@@ -71,7 +71,7 @@ def _parts(found: DecodeEstimate) -> Chart:
         tr("products"): parts.products_s,
         tr("cache and attention"): parts.cache_s,
         tr("unpacking weights"): parts.unpack_s,
-        tr("launches"): parts.launches_s,
+        tr("launching kernels"): parts.launches_s,
         tr("host"): parts.host_s,
         tr("between devices"): between,
     }
@@ -102,7 +102,7 @@ def _parts(found: DecodeEstimate) -> Chart:
 def _kernels(found: DecodeEstimate) -> Table:
     return Table(
         caption=tr("Floors by kernel: bytes over bandwidth, FLOP over the peak"),
-        head=(tr("Kernel"), tr("Launches"), tr("Bytes"), "FLOP", tr("Floor"), tr("Bound by")),
+        head=(tr("Kernel"), tr("How many"), tr("Bytes"), "FLOP", tr("Floor"), tr("Bound by")),
         rows=tuple(
             (
                 kernel_words(one.name),
@@ -208,7 +208,7 @@ def _launches(found: DecodeEstimate) -> Iterator[Block]:
         )
         for one in rows
     ]
-    device, launches = tr("device at its floor"), tr("launches")
+    device, launches = tr("device at its floor"), tr("launching kernels")
     yield Chart(
         name="launches",
         title=tr("A step, if every launch adds its cost"),
@@ -224,7 +224,7 @@ def _launches(found: DecodeEstimate) -> Iterator[Block]:
     )
     yield Table(
         caption=tr("Launches added to the device's floor, or hidden behind it"),
-        head=(tr("Cut"), tr("Kernels"), tr("Cost"), tr("Added"), tr("Of it launches"), tr("Hidden"), tr("Tokens/s")),
+        head=(tr("Cut"), tr("Kernels"), tr("Cost"), tr("Added"), tr("Of it launching"), tr("Hidden"), tr("Tokens/s")),
         rows=tuple(
             (
                 partition_words(one.partition),

@@ -76,13 +76,14 @@ def _parts(found: DecodeEstimate, width: int, *, unicode: bool, default_hardware
     yield _kernels(found, width, unicode=unicode)
     yield ""
     yield heading(
-        tr("Launches"),
+        tr("Launching the kernels"),
         tr(
             "cost {source}; device at its floor; added to it, or hidden behind it",
             source=launch_source_words(found.launch_source),
         ),
     )
     yield _launches(found.launch_costs, found.batch, width, unicode=unicode)
+    yield indented(Text(kernels_and_launches(), style="dim"))
     if found.all_reduce is not None:
         yield ""
         reduce = found.all_reduce
@@ -236,7 +237,7 @@ def _shares(found: DecodeEstimate, width: int, *, unicode: bool) -> Table:
         (tr("products"), parts.products_s),
         (tr("cache and attention"), parts.cache_s),
         (tr("unpacking weights"), parts.unpack_s),
-        (tr("launches"), parts.launches_s),
+        (tr("launching kernels"), parts.launches_s),
         (tr("host"), parts.host_s),
         (tr("between devices"), between),
     ]
@@ -260,7 +261,7 @@ def _shares(found: DecodeEstimate, width: int, *, unicode: bool) -> Table:
 
 def _kernels(found: DecodeEstimate, width: int, *, unicode: bool) -> Table:
     wide = width >= _WIDE
-    head = ["", tr("launches"), tr("bytes"), "FLOP", tr("floor"), tr("bound")]
+    head = ["", tr("kernels"), tr("bytes"), "FLOP", tr("floor"), tr("bound")]
     if not wide:
         head = [head[0], head[1], head[4]]
     table = _grid(head)
@@ -279,7 +280,7 @@ def _kernels(found: DecodeEstimate, width: int, *, unicode: bool) -> Table:
 
 def _launches(costs: Sequence[LaunchCost], batch: int, width: int, *, unicode: bool) -> Table:
     wide = width >= _WIDE
-    head = ["", tr("kernels"), tr("cost"), tr("added"), tr("launches"), tr("hidden"), tr("tokens/s")]
+    head = ["", tr("kernels"), tr("cost"), tr("added"), tr("launch"), tr("hidden"), tr("tokens/s")]
     if not wide:
         head = [head[0], head[2], head[3], head[5]]
     table = _grid(head)
@@ -305,7 +306,8 @@ def _sweep(steps: Sequence[Step], width: int, *, by: str, unicode: bool) -> Tabl
     head = [
         f"  {tr('batch') if by == 'batch' else tr('context')}",
         *(tr("step"), tr("a user"), tr("all"), "MBU", "MFU"),
-        *((tr("launch"), tr("experts")) if sparse else (tr("launches"),)),
+        tr("launch"),
+        *((tr("experts"),) if sparse else ()),
         tr("fits"),
     ]
     table = _grid(head if wide else [head[0], head[1], head[3], head[-1]], gap=1 if sparse else 2)
@@ -326,6 +328,14 @@ def _sweep(steps: Sequence[Step], width: int, *, by: str, unicode: bool) -> Tabl
         narrow = [cells[0], format_time(band.value, digits=2, unicode=unicode), cells[3], fits]
         table.add_row(*map(Text, cells if wide else narrow))
     return table
+
+
+def kernels_and_launches() -> str:
+    """What is counted, and what is a share of a step."""
+    return tr(
+        "kernels: how many a step runs, which writes one token of each sequence; launch: the part of a step that goes "
+        "to launching them from the host, by batch and by context with the host's other work."
+    )
 
 
 def turning_points(found: DecodeEstimate) -> str:

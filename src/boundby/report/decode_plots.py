@@ -59,10 +59,12 @@ def render_plots(estimate: DecodeEstimate) -> str:
         subtitle=clean(
             tr("{engine}; expected times are calibrated on published measurements", engine=engine), unicode=True
         ),
-        bars_title=tr("Share of launches in a step, device at its floor"),
+        bars_title=tr("Share of launching kernels in a step, device at its floor"),
         expected_words=tr("expected, with its interval"),
         floor_words=tr("the floor by physics"),
-        description=tr("Tokens a second by batch, a step's time by context, and the share of launches by partition."),
+        description=tr(
+            "Tokens a second by batch, a step's time by context, and the share of launching kernels by partition."
+        ),
         panels=[batches, contexts],
         bars_left=40.0,
         bars_top=_BARS_TOP,

@@ -10,36 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from boundby.report.chart import Chart
+from boundby.results.lab import LabLine
+from boundby.results.lab import LabTable as LabTable
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A sentence or two; ``timed`` where it tells of a timing, or of the machine that was timed."""
-
-    text: str
-    timed: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabTable:
-    """Rows of text under a head.
-
-    ``timed`` are the indices of the columns that hold timings, or what follows from them: a row in which one of them is
-    not empty is a timed line. ``files_only`` columns are left out on a terminal. Columns are flush right but those in
-    ``left``.
-    """
-
-    caption: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    timed: tuple[int, ...] = ()
-    files_only: tuple[int, ...] = ()
-    left: tuple[int, ...] = (0,)
-
-    def __post_init__(self) -> None:
-        if any(len(row) != len(self.head) for row in self.rows):
-            raise ValueError(f"every row of {self.caption!r} needs {len(self.head)} cells")
-
+Line = LabLine
+"""A sentence or two; ``timed`` where it tells of a timing, or of the machine that was timed."""
 
 LabBlock = Line | LabTable | Chart
 

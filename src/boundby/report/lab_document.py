@@ -23,7 +23,7 @@ def lab_document(
     Args:
         title: the lab's title.
         machine: the machine that was timed, in a few words; empty where nothing was timed.
-        demonstrations: those that were run, in order.
+        demonstrations: those that were run, or read from a file, in order.
         quick: whether rounds were shorter, to be quick.
         smaller: whether the largest sizes were left out then.
     """

@@ -43,6 +43,7 @@ _TYPICAL_TRAFFIC = ("triad", "copy", "read")
 _SHOWN_DTYPES = 5
 _SHOWN_RIDGES = 4
 _PAGE_FAULT = "page_fault"
+_PARALLEL_REGION = "parallel_region"
 
 _Products: TypeAlias = dict[tuple[str, str], Ceiling]
 
@@ -142,6 +143,17 @@ def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableTyp
                 tr(
                     "takes {time} the first time it is written (page fault)",
                     time=f"{_rate(fault, unicode=unicode)}{_mark(fault)}",
+                ),
+            )
+        )
+    region = next((one for one in of_kind(machine, "overhead") if one.name == _PARALLEL_REGION), None)
+    if region is not None:
+        lines.append(
+            (
+                tr("threads"),
+                tr(
+                    "take {time} to share an op out and to wait for each other (parallel region)",
+                    time=f"{_rate(region, unicode=unicode)}{_mark(region)}",
                 ),
             )
         )

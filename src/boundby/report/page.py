@@ -84,8 +84,12 @@ def render_page(parts: Iterable[RenderableType], *, width: int, color: bool) -> 
         _environ={},
     )
     for part in parts:
-        # A text that ignores the page's width is one to copy, and stays in one line.
-        console.print(part, crop=not (isinstance(part, Text) and part.overflow == "ignore"))
+        # A text that ignores the page's width is one to copy, and stays in one line. That has to be told the console:
+        # it joins what it prints to a text of its own, which knows nothing of it.
+        if isinstance(part, Text) and part.overflow == "ignore":
+            console.print(part, crop=False, no_wrap=True, overflow="ignore")
+        else:
+            console.print(part)
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
 
 

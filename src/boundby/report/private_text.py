@@ -40,7 +40,7 @@ _PLAIN = (
 )
 _PATHS = ("lines.path", "ops.path", "findings.path", "machine.findings.path")
 _MODULES = ("ops.module", "timeline.module", "counts.by_module.name")
-_OPS = ("ops.op", "lines.ops", "counts.by_op.name", "counts.unmodelled.name")
+_OPS = ("ops.op", "lines.ops", "counts.by_op.name", "counts.unmodelled.name", "partly_modelled.name")
 _PLACES = ("counts.by_line.name",)
 # Sentences that boundby makes of numbers alone, but for the name of another machine's file.
 _SENTENCES = ("verdict.sentence", "verdict.evidence")

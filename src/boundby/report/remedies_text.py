@@ -8,7 +8,17 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from boundby.report.page import bullets, heading, indented
-from boundby.report.remedy_words import advice, effect, is_unclear, measured_parts, threshold, times, to_do
+from boundby.report.remedy_words import (
+    advice,
+    effect,
+    is_tried,
+    is_unclear,
+    measured_parts,
+    threshold,
+    times,
+    to_do,
+    tried_title,
+)
 from boundby.report.safe_text import clean
 from boundby.results.language import tr, trn
 from boundby.results.remedy import Measured, PastTrials, Remedy
@@ -30,9 +40,9 @@ def render_remedies(
     """
     if not remedies:
         return
-    tried = [one for one in remedies if one.measured is not None or one.failed]
+    tried = [one for one in remedies if is_tried(one)]
     if tried:
-        yield heading(tr("What helped"), tr("times as fast; measured in turns with the script as it is"))
+        yield heading(tried_title(remedies), tr("times as fast; measured in turns with the script as it is"))
         yield bullets([(_paragraph(one, unicode=unicode), f"  {advice(one)}") for one in tried], mark_width=_MARK_WIDTH)
     rest = [one for one in remedies if one not in tried]
     if rest:

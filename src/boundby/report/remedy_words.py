@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from boundby.results.language import tr, trn
 from boundby.results.remedy import WORTH, Measured, Numerics, Predicted, Remedy
@@ -29,6 +29,43 @@ def advice(remedy: Remedy) -> str:
     if remedy.advice == "unknown":
         return tr("unclear") if remedy.measured is not None else tr("try")
     return tr("do") if remedy.advice == "do" else tr("skip")
+
+
+def is_tried(remedy: Remedy) -> bool:
+    """Whether there was a trial, with a result or without."""
+    return remedy.measured is not None or remedy.failed is not None
+
+
+def tried_title(remedies: Sequence[Remedy]) -> str:
+    """What stands above remedies that were tried; they helped only where a clear result says so."""
+    helped = any(one.advice == "do" and one.measured is not None for one in remedies)
+    return tr("What helped") if helped else tr("What was tried")
+
+
+def trials_sentence(remedies: Sequence[Remedy]) -> str:
+    """What trials showed, in one sentence: the best that was measured, or that none was clear; empty without trials."""
+    tried = [one for one in remedies if is_tried(one)]
+    if not tried:
+        return ""
+    best = max(
+        (one for one in tried if one.advice == "do" and one.measured is not None),
+        key=lambda one: one.measured.speedup if one.measured is not None else 0.0,
+        default=None,
+    )
+    count = len(tried)
+    if best is not None:
+        return tr("Measured best: {name}, {times} as fast.", name=best.name, times=times(best.measured))
+    results = [one for one in tried if one.measured is not None and one.took_effect is not False]
+    unclear = sum(one.advice == "unknown" for one in results)
+    if not results:
+        return trn("The trial gave no result.", "None of {count} trials gave a result.", count)
+    if unclear == count:
+        return trn("The trial was unclear.", "All {count} trials were unclear.", count)
+    if unclear:
+        return tr(
+            "None of {count} trials shows a gain; unclear: {unclear}.", count=f"{count:,}", unclear=f"{unclear:,}"
+        )
+    return trn("The trial shows no gain.", "None of {count} trials shows a gain.", count)
 
 
 def threshold() -> str:
@@ -71,7 +108,7 @@ def measured_parts(remedy: Remedy, measured: Measured, *, unicode: bool = True) 
     if measured.waited is not None and measured.waited > _MUCH_WAITED:
         share = f"{measured.waited:.0%}"
         yield tr("other load held the cores for up to {share} of it: try again on a quieter machine", share=share)
-    yield from _costs(measured, unicode=unicode)
+    yield from _costs(remedy, measured, unicode=unicode)
     yield from effect(remedy)
     if remedy.numerics is not None:
         yield difference(remedy.numerics)
@@ -146,13 +183,16 @@ def _apart(difference: float) -> str:
     return f"{100 * difference:,.{places}f}%"
 
 
-def _costs(measured: Measured, *, unicode: bool) -> Iterator[str]:
+def _costs(remedy: Remedy, measured: Measured, *, unicode: bool) -> Iterator[str]:
     """What a longer start and other memory use say, where they say something."""
     longer = measured.start_s - measured.base_start_s
     if longer > _LONGER_START_S:
         seconds = format_time(longer, unicode=unicode)
         paid = measured.break_even_steps
-        if paid is None:
+        if remedy.advice == "unknown":
+            # Whether the steps are faster at all is not known, so neither is when that pays.
+            yield tr("starting takes {seconds} longer", seconds=seconds)
+        elif paid is None:
             yield tr("starting takes {seconds} longer, never paid back", seconds=seconds)
         else:
             yield trn(

@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from boundby.report.document import Block, Bullets, Code, Document, Paragraph, Section, Table
 from boundby.report.next_command import rerun_command
 from boundby.report.private_text import without_private_text
+from boundby.report.remedy_words import trials_sentence
 from boundby.report.report_lines import lines_section
 from boundby.report.report_remedies import remedies_section
 from boundby.report.report_roofline import roofline_section
 from boundby.report.report_split import split_section
 from boundby.report.report_timeline import timeline_section
-from boundby.report.report_trust import machine_section, script_section, trust_section
-from boundby.report.report_words import sentence, short_name
+from boundby.report.report_trust import finding_told, machine_section, script_section, trust_section
+from boundby.report.report_words import ended_findings, followed, sentence, short_name, step_time_text
 from boundby.results.language import language, tr, trn
 from boundby.results.report import Report
-from boundby.results.units import format_si, format_size, format_time_band
+from boundby.results.units import format_si, format_size
 
 _GENERIC_NAMES = ("", "step")
 
@@ -60,7 +61,11 @@ def _title(report: Report) -> str:
 
 
 def _lead(report: Report) -> Iterator[Block]:
-    yield Paragraph(text=report.verdict.sentence or tr("What bounds this step is unknown."), emphasis=True)
+    verdict = report.verdict.sentence or tr("What bounds this step is unknown.")
+    yield Paragraph(text=followed(trials_sentence(report.remedies), verdict), emphasis=True)
+    ended = ended_findings(report)
+    if ended:
+        yield Bullets(items=tuple(finding_told(one) for one in ended))
     if report.modelled_for is not None:
         yield Paragraph(
             text=tr("Modelled, not measured: times, shares and floors are those of a machine the step did not run on."),
@@ -76,8 +81,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     if step.steps_timed:
         yield (
             tr("Time of a step"),
-            format_time_band(step.time_s.median, step.time_s.low, step.time_s.high)
-            + ("" if report.modelled_for is None else f", {tr('modelled')}"),
+            step_time_text(report) + ("" if report.modelled_for is None else f", {tr('modelled')}"),
         )
     else:
         yield tr("Time of a step"), tr("unknown")
@@ -127,7 +131,7 @@ def _reproduce(report: Report, *, confidential: bool) -> Section:
     blocks: list[Block] = []
     if command:
         blocks.append(Code(text=shlex.join(command), caption=tr("This page tells of what was seen by:")))
-    if not confidential:
+    if command and not confidential:
         blocks.append(Code(text=rerun_command(report, "after.json"), caption=tr("To measure again, for a comparison:")))
     about = report.machine.description
     blocks.append(

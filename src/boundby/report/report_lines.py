@@ -7,9 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from boundby.report.document import Block, Bullets, Code, Paragraph, Section, Table
-from boundby.report.report_words import floor_text, place_of, share_name, short_name, whole_place_of
+from boundby.report.report_words import (
+    above_text,
+    floor_text,
+    is_above,
+    place_of,
+    share_name,
+    share_text,
+    short_name,
+    step_seconds,
+    watched_times_text,
+    whole_place_of,
+)
 from boundby.results.language import tr, trn
-from boundby.results.report import LineRow, Report
+from boundby.results.op_names import op_name
+from boundby.results.report import LineRow, Report, has_shares
 from boundby.results.units import format_count, format_percent, format_time
 
 _LISTED = 15
@@ -40,10 +52,14 @@ def _blocks(report: Report, folder: str | None, read_sources: bool) -> Iterator[
             text=tr("Unknown: the step's ops could not be timed.") if watched else tr("Unknown: no step was watched.")
         )
         return
-    yield _table(lines, folder)
+    yield _table(lines, report, folder)
+    if of_watched := watched_times_text(report):
+        yield Paragraph(text=of_watched)
+    if any(is_above(one.floors, step_seconds(one, report)) for one in lines[:_LISTED]):
+        yield Paragraph(text=above_text())
     modules = _modules(report)
     for excerpt in _excerpts(lines[:_WITH_CODE], read_sources):
-        yield Code(text=_text(excerpt, report.lines), caption=whole_place_of(excerpt.path, None, folder))
+        yield Code(text=_text(excerpt, report), caption=whole_place_of(excerpt.path, None, folder))
         yield Bullets(items=tuple(_ops_of(line, modules) for line in excerpt.in_order))
 
 
@@ -100,9 +116,10 @@ def _joined(one: _Excerpt, other: _Excerpt) -> _Excerpt:
     )
 
 
-def _text(excerpt: _Excerpt, lines: Sequence[LineRow]) -> str:
+def _text(excerpt: _Excerpt, report: Report) -> str:
     """The excerpt with line numbers, and before each line that has ops its share of the step."""
-    shares = {line.line: format_percent(line.share) for line in lines if line.path == excerpt.path}
+    known = report.lines if has_shares(report.reconciliation) else ()
+    shares = {line.line: format_percent(line.share) for line in known if line.path == excerpt.path}
     width = len(str(excerpt.last)) if excerpt.first else 0
     rows = []
     for number, text in enumerate(_dedented(excerpt.texts), excerpt.first):
@@ -111,15 +128,15 @@ def _text(excerpt: _Excerpt, lines: Sequence[LineRow]) -> str:
     return "\n".join(rows)
 
 
-def _table(lines: Sequence[LineRow], folder: str | None) -> Table:
+def _table(lines: Sequence[LineRow], report: Report, folder: str | None) -> Table:
     rows = [
         (
-            format_percent(one.share),
-            format_time(one.time_s, digits=2),
+            share_text(one.share, report),
+            format_time(step_seconds(one, report), digits=2),
             place_of(one.path, one.line, folder),
             format_count(one.calls),
             share_name(one.floors.bound),
-            floor_text(one.floors, one.time_s),
+            floor_text(one.floors, step_seconds(one, report)),
         )
         for one in lines[:_LISTED]
     ]
@@ -127,8 +144,8 @@ def _table(lines: Sequence[LineRow], folder: str | None) -> Table:
     if rest:
         rows.append(
             (
-                format_percent(sum(one.share for one in rest)),
-                format_time(sum(one.time_s for one in rest), digits=2),
+                share_text(sum(one.share for one in rest), report),
+                format_time(sum(step_seconds(one, report) for one in rest), digits=2),
                 trn("{count} more line", "{count} more lines", len(rest)),
                 format_count(sum(one.calls for one in rest)),
                 "",
@@ -152,7 +169,7 @@ def _table(lines: Sequence[LineRow], folder: str | None) -> Table:
 
 def _ops_of(line: LineRow, modules: dict[tuple[str | None, int | None], str]) -> str:
     """The ops that take most of a line's time, and the module that has most of it."""
-    names = ", ".join(short_name(name) for name in line.ops[:_MOST_OPS]) or tr("no op")
+    names = ", ".join(short_name(op_name(name)) for name in line.ops[:_MOST_OPS]) or tr("no op")
     number = tr("unknown") if line.line is None else str(line.line)
     module = modules.get((line.path, line.line))
     if module:

@@ -8,7 +8,17 @@ from dataclasses import replace
 from boundby.report.chart import Axis, Bar, Chart, Look
 from boundby.report.document import Block, Bullets, Paragraph, Section, Table
 from boundby.report.remedies_text import past_trials_sentence
-from boundby.report.remedy_words import advice, effect, measured_parts, threshold, times, to_do
+from boundby.report.remedy_words import (
+    advice,
+    effect,
+    is_tried,
+    measured_parts,
+    threshold,
+    times,
+    to_do,
+    trials_sentence,
+    tried_title,
+)
 from boundby.report.report_words import followed, sentence
 from boundby.results.language import tr
 from boundby.results.remedy import Remedy
@@ -22,17 +32,13 @@ def remedies_section(report: Report) -> Section | None:
     """What would help, and what helped; None where no remedy was looked at."""
     if not report.remedies:
         return None
-    tried = any(_is_tried(one) for one in report.remedies)
-    title = tr("What helped") if tried else tr("What would help")
+    tried = any(is_tried(one) for one in report.remedies)
+    title = tried_title(report.remedies) if tried else tr("What would help")
     return Section(title=title, blocks=tuple(_blocks(report)))
 
 
-def _is_tried(remedy: Remedy) -> bool:
-    return remedy.measured is not None or remedy.failed is not None
-
-
 def _is_dismissed(remedy: Remedy) -> bool:
-    return remedy.advice == "skip" and not _is_tried(remedy)
+    return remedy.advice == "skip" and not is_tried(remedy)
 
 
 def _blocks(report: Report) -> Iterator[Block]:
@@ -87,10 +93,9 @@ def _chart(remedies: Sequence[Remedy]) -> Chart:
 
 
 def _summary(remedies: Sequence[Remedy]) -> str:
-    measured = {one.name: one.measured for one in remedies if one.measured is not None}
-    if measured:
-        name = max(measured, key=lambda name: measured[name].speedup)
-        return tr("Measured highest: {name}, {times}.", name=name, times=times(measured[name]))
+    said = trials_sentence(remedies)
+    if said:
+        return said
     predicted = {one.name: one.predicted for one in remedies if one.predicted is not None}
     name = max(predicted, key=lambda name: predicted[name].speedup)
     return tr("Predicted highest: {name}, {times}.", name=name, times=times(predicted[name]))

@@ -19,12 +19,15 @@ from boundby.report.report_words import (
     phase_name,
     place_of,
     share_name,
+    share_text,
     short_name,
+    step_seconds,
 )
 from boundby.report.roofline import Line as Limit
 from boundby.report.roofline import Ridge, Roofline, roofline
 from boundby.results.language import tr, trn
 from boundby.results.machine import Machine
+from boundby.results.op_names import op_name
 from boundby.results.report import OpRow, Report
 from boundby.results.units import digits_for, format_percent, format_rate, format_si, format_time
 
@@ -58,7 +61,7 @@ def _blocks(report: Report, folder: str | None) -> Iterator[Block]:
             low = listed([f"{one.name} {_rate(one)}" for one in limits.below])
             yield Paragraph(text=tr("Too low to draw: {limits}.", limits=low), note=True)
     if beside:
-        yield _beside(beside, folder)
+        yield _beside(beside, report, folder)
 
 
 def is_drawn(row: OpRow) -> bool:
@@ -135,7 +138,7 @@ def _chart(report: Report, limits: Roofline, drawn: Sequence[OpRow], folder: str
         x=Axis(name=tr("FLOP done a byte moved"), unit="flop/byte", scale="log"),
         y=Axis(name=tr("FLOP/s reached"), unit="flop/s", scale="log"),
         lines=_ceiling_lines(limits, x),
-        marks=tuple(_mark(one, limits, folder) for one in shown),
+        marks=tuple(_mark(one, limits, report, folder) for one in shown),
     )
 
 
@@ -192,15 +195,16 @@ def _ridge(limits: Roofline, drawn: Sequence[OpRow]) -> Ridge | None:
     return next((one for one in ridges if one.roof.name == most), ridges[0] if ridges else None)
 
 
-def _mark(row: OpRow, limits: Roofline, folder: str | None) -> Mark:
-    x, y = flops_of(row) / bytes_of(row), flops_of(row) / row.time_s
+def _mark(row: OpRow, limits: Roofline, report: Report, folder: str | None) -> Mark:
+    seconds = step_seconds(row, report)
+    x, y = flops_of(row) / bytes_of(row), flops_of(row) / seconds
     return Mark(
         x=x,
         y=y,
-        size=row.time_s,
+        size=seconds,
         group=share_name(row.floors.bound),
-        label=short_name(row.op),
-        details=tuple(_details(row, folder, above=_is_above(limits, x, y))),
+        label=short_name(op_name(row.op)),
+        details=tuple(_details(row, report, folder, above=_is_above(limits, x, y))),
     )
 
 
@@ -211,21 +215,21 @@ def _is_above(limits: Roofline, x: float, y: float) -> bool:
     return y > min(roof, slope * x)
 
 
-def _details(row: OpRow, folder: str | None, *, above: bool) -> Iterator[str]:
+def _details(row: OpRow, report: Report, folder: str | None, *, above: bool) -> Iterator[str]:
     yield tr("at {place}", place=place_of(row.path, row.line, folder))
     if row.module:
         yield tr("in {module}, {phase}", module=short_name(row.module), phase=phase_name(row.phase))
     else:
         yield phase_name(row.phase)
-    time = format_time(row.time_s, digits=2)
+    time = format_time(step_seconds(row, report), digits=2)
     yield trn(
         "{count} call, {time}, {share} of the step",
         "{count} calls, {time}, {share} of the step",
         row.calls,
         time=time,
-        share=format_percent(row.share),
+        share=share_text(row.share, report),
     )
-    yield floor_text(row.floors, row.time_s)
+    yield floor_text(row.floors, step_seconds(row, report))
     floors = floors_by_name(row.floors)
     if len(floors) > 1:
         told = listed([f"{share_name(name)} {format_time(seconds, digits=2)}" for name, seconds in floors.items()])
@@ -256,21 +260,21 @@ class _Group:
         return tr("no FLOP; {rate}", rate=format_rate(self.moved / self.time_s, "byte/s", digits=2))
 
 
-def _beside(rows: Sequence[OpRow], folder: str | None) -> Table:
+def _beside(rows: Sequence[OpRow], report: Report, folder: str | None) -> Table:
     """Ops without a place on the roofline: those that only move bytes, and those whose costs are not known."""
     groups: dict[tuple[str, str | None, int | None, bool], _Group] = {}
     for one in rows:
         group = groups.setdefault((one.op, one.path, one.line, one.modelled), _Group(row=one))
-        group.time_s += one.time_s
+        group.time_s += step_seconds(one, report)
         group.share += one.share
         group.moved += bytes_of(one)
     ordered = sorted(groups.values(), key=lambda one: -one.time_s)
     cells = [
         (
-            short_name(one.row.op),
+            short_name(op_name(one.row.op)),
             place_of(one.row.path, one.row.line, folder),
             format_time(one.time_s, digits=2),
-            format_percent(one.share),
+            share_text(one.share, report),
             share_name(one.row.floors.bound),
             one.why(),
         )
@@ -280,7 +284,7 @@ def _beside(rows: Sequence[OpRow], folder: str | None) -> Table:
     if rest:
         time, share = sum(one.time_s for one in rest), sum(one.share for one in rest)
         more = trn("{count} more", "{count} more", len(rest))
-        cells.append((more, "", format_time(time, digits=2), format_percent(share), "", ""))
+        cells.append((more, "", format_time(time, digits=2), share_text(share, report), "", ""))
     return Table(
         caption=tr("Ops that have no place on the roofline"),
         head=(tr("Op"), tr("Source line"), tr("Time"), tr("Of the step"), tr("Bound by"), tr("Why")),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from boundby.report.chart import Axis, Bar, Chart, Look
 from boundby.report.document import Block, Paragraph, Section, Table
-from boundby.report.report_words import listed, percent_band, share_meaning, share_name
+from boundby.report.report_words import listed, no_split_text, percent_band, sentence, share_meaning, share_name
 from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
 from boundby.results.report import SHARES, Report
@@ -25,6 +25,9 @@ def split_section(report: Report) -> Section:
 def _blocks(report: Report) -> Iterator[Block]:
     if report.step.steps_watched == 0:
         yield Paragraph(text=tr("Unknown: no step was watched."))
+        return
+    if why := no_split_text(report):
+        yield Paragraph(text=sentence(why[:1].upper() + why[1:]))
         return
     yield _chart(report)
     yield _table(report)
@@ -133,7 +136,7 @@ def _faults(report: Report) -> str:
     if faults is None:
         return ""
     if faults.per_step == 0:
-        return tr("no page fault")
+        return tr("no page fault in the timed steps")
     if faults.seconds_each is None:
         return tr("{faults} page faults, cost unknown", faults=format_count(faults.per_step))
     return tr(

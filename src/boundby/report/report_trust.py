@@ -6,25 +6,31 @@ from collections.abc import Iterator
 
 from boundby.report.document import Block, Bullets, Paragraph, Section, Table
 from boundby.report.machine_summary import best_products, is_main, levels_of, of_kind, typical_curve
-from boundby.report.report_words import followed, listed, place_of, sentence, short_name
+from boundby.report.report_words import (
+    ended_findings,
+    followed,
+    modelled_text,
+    place_of,
+    reconciliation_text,
+    sentence,
+    short_name,
+    step_kinds_text,
+)
 from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
 from boundby.results.machine import Ceiling, Finding, Machine
+from boundby.results.op_names import op_name
 from boundby.results.report import Report
 from boundby.results.units import (
     digits_for,
     format_count,
     format_percent,
-    format_percent_range,
     format_rate,
     format_size,
     format_time,
 )
 
-# Reconciliation further than this from the whole step is worth a warning in words.
-_RECONCILED_WITHIN = 0.05
 _MOST_UNMODELLED = 12
-_MOST_CLASSES = 4
 
 
 def trust_section(report: Report) -> Section:
@@ -34,10 +40,11 @@ def trust_section(report: Report) -> Section:
 
 def _trust(report: Report) -> Iterator[Block]:
     yield Bullets(items=tuple(_statements(report)))
-    findings = [one for one in report.findings if one.about == "measurement"]
+    ended = ended_findings(report)
+    findings = [one for one in report.findings if one.about == "measurement" and one not in ended]
     if findings:
         yield Paragraph(text=tr("What could spoil the measurement:"))
-        yield Bullets(items=tuple(_told(one) for one in findings))
+        yield Bullets(items=tuple(finding_told(one) for one in findings))
     if report.counts.unmodelled:
         yield _unmodelled(report)
 
@@ -63,7 +70,7 @@ def script_section(report: Report, *, folder: str | None) -> Section | None:
         numeric=(2, 3),
     )
     return Section(
-        title=tr("Found in the script"), blocks=(table, Bullets(items=tuple(_told(one) for one in findings)))
+        title=tr("Found in the script"), blocks=(table, Bullets(items=tuple(finding_told(one) for one in findings)))
     )
 
 
@@ -72,13 +79,13 @@ def _seconds_between(cost: Interval) -> str:
     return "" if low == high else tr("{low} to {high}", low=low, high=high)
 
 
-def _told(finding: Finding) -> str:
+def finding_told(finding: Finding) -> str:
     """What was found, what to do about it, and the code that leads to more."""
     return f"{followed(sentence(finding.message), sentence(finding.advice))} [{finding.code}]"
 
 
 def _statements(report: Report) -> Iterator[str]:
-    yield _reconciliation(report)
+    yield reconciliation_text(report)
     if report.counts.unmodelled:
         shares = [one.share for one in report.counts.unmodelled if one.share is not None]
         if shares:
@@ -92,7 +99,7 @@ def _statements(report: Report) -> Iterator[str]:
         else:
             yield tr("Some ops could not be modelled; their share of the step is unknown.")
     elif report.counts.ops:
-        yield tr("Every op that was seen could be modelled.")
+        yield modelled_text(report, lambda name: short_name(op_name(name)))
     else:
         yield tr("No op was seen, so none was modelled.")
     total = len(report.machine.ceilings)
@@ -103,45 +110,16 @@ def _statements(report: Report) -> Iterator[str]:
         yield tr(
             "Not measured on this machine: {others} of the {total} limits.", others=f"{others:,}", total=f"{total:,}"
         )
-    classes = sorted(report.step.classes, key=lambda one: -one.steps)
-    if len(classes) > 1:
-        shown = listed(
-            [
-                tr("{steps} with {ops}", steps=f"{one.steps:,}", ops=trn("{count} op", "{count} ops", one.ops))
-                for one in classes[:_MOST_CLASSES]
-            ]
-        )
-        if len(classes) > _MOST_CLASSES:
-            rest = len(classes) - _MOST_CLASSES
-            shown = tr("{shown}, and {rest}", shown=shown, rest=trn("{count} more kind", "{count} more kinds", rest))
-        yield tr("The watched steps are of {kinds} kinds: {shown}.", kinds=f"{len(classes):,}", shown=shown)
-
-
-def _reconciliation(report: Report) -> str:
-    known = report.reconciliation
-    if known is None:
-        if report.step.steps_watched == 0:
-            return tr("How much of the step its ops explain is not known: no step was watched.")
-        return tr("How much of the step its ops explain is not known: watched and unwatched steps do not compare.")
-    value, band = format_percent(known.value), format_percent_range(known.low, known.high)
-    explained = value if value == band else f"{value} ({band})"
-    if abs(known.value - 1) > _RECONCILED_WITHIN:
-        return tr(
-            "Reconciliation: watched ops and the gaps between them explain {explained} of the unwatched step's time; "
-            "the shares may be off by as much as is missing from, or above, 100%.",
-            explained=explained,
-        )
-    return tr(
-        "Reconciliation: watched ops and the gaps between them explain {explained} of the unwatched step's time.",
-        explained=explained,
-    )
+    kinds = step_kinds_text(report)
+    if kinds:
+        yield kinds
 
 
 def _unmodelled(report: Report) -> Table:
     ops = sorted(report.counts.unmodelled, key=lambda one: one.share or 0.0, reverse=True)
     rows = [
         (
-            short_name(one.name),
+            short_name(op_name(one.name)),
             format_count(one.calls),
             tr("unknown") if one.share is None else format_percent(one.share),
         )

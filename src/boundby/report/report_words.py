@@ -1,21 +1,32 @@
-"""Words that the sections of a report's page share: names of shares and phases, places in the source, floors, bands."""
+"""Words that a report's texts share: names of shares and phases, places, floors, bands, and how far to trust it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from boundby.report.safe_text import elide_middle, short_path
 from boundby.results.interval import Interval
-from boundby.results.language import tr
-from boundby.results.report import Floors
-from boundby.results.units import format_percent, format_percent_range, format_ratio, format_time
+from boundby.results.language import tr, trn
+from boundby.results.machine import Finding
+from boundby.results.own_code import PACKAGE_FOLDERS
+from boundby.results.report import Floors, LineRow, OpRow, Report, has_shares
+from boundby.results.units import (
+    format_percent,
+    format_percent_range,
+    format_ratio,
+    format_time,
+    format_time_band,
+)
 
 # Windows and ceilings are both measured: an op this little under its floor is at it.
 AT_FLOOR = 0.95
+# Reconciliation further than this from the whole step is worth a warning in words.
+_RECONCILED_WITHIN = 0.05
+_MOST_KINDS = 4
+_ENDED = ("script-failed",)
 _LONGEST_NAME = 60
 _LONGEST_PATH = 60
-_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _LAST_PARTS = 2
 
 
@@ -89,7 +100,7 @@ def whole_place_of(path: str | None, line: int | None, folder: str | None) -> st
 def _last_parts(path: str) -> str:
     """What tells a file from others: where it is in its package, or the last folders above it."""
     parts = path.replace("\\", "/").split("/")
-    for mark in _PACKAGE_FOLDERS:
+    for mark in PACKAGE_FOLDERS:
         if mark in parts[:-1]:
             return "/".join(parts[len(parts) - parts[::-1].index(mark) :])
     return path if len(parts) <= _LAST_PARTS + 1 else "/".join(("…", *parts[-_LAST_PARTS:]))
@@ -103,6 +114,44 @@ def percent_band(share: Interval) -> str:
     """The band of a share: ``58-66%``; empty where it shows no width."""
     band = format_percent_range(share.low, share.high)
     return "" if band == format_percent(share.value) else band
+
+
+def step_seconds(row: LineRow | OpRow, report: Report) -> float:
+    """What ops take of the unwatched step, in seconds: their share of it, times its length.
+
+    ``time_s`` is what they took in watched steps; it stands where no share of the unwatched step is known.
+    """
+    if report.step.steps_timed and row.share > 0 and has_shares(report.reconciliation):
+        return row.share * report.step.time_s.median
+    return row.time_s
+
+
+def share_text(share: float, report: Report) -> str:
+    """A share of the unwatched step; unknown where the watched ones were too unlike it."""
+    return format_percent(share) if has_shares(report.reconciliation) else tr("unknown")
+
+
+def watched_times_text(report: Report) -> str:
+    """That the times of lines and ops are those of watched steps, where they can be of no others; empty else."""
+    if has_shares(report.reconciliation):
+        return ""
+    return tr(
+        "Times are those of the watched steps, which took far longer than the unwatched step; what share of it each is "
+        "cannot be told."
+    )
+
+
+def no_split_text(report: Report) -> str:
+    """Why the step's time cannot be divided; empty where it can."""
+    if report.step.steps_watched == 0:
+        return tr("unknown: no step was watched")
+    if report.reconciliation is None or has_shares(report.reconciliation):
+        return ""
+    return tr(
+        "not drawn: watched step by step, it came to {share} of what the step takes unwatched, so that no share of it "
+        "can be told",
+        share=format_percent(report.reconciliation.value),
+    )
 
 
 def floors_by_name(floors: Floors) -> dict[str, float]:
@@ -132,14 +181,128 @@ def floor_text(floors: Floors, time_s: float, *, unicode: bool = True) -> str:
     name, floor_s = next(iter(known.items()))
     bound, floor = share_name(name), format_time(floor_s, digits=2, unicode=unicode)
     ratio = time_s / floor_s
+    if is_above(floors, time_s):
+        return tr("! faster than its {bound} floor of {floor}: above the measured limit", bound=bound, floor=floor)
     if name == "overhead" and ratio < 1 / AT_FLOOR:
         # The call from Python lies before an op's window, so its own time may be less than what it costs.
         return tr("all of it the overhead of ops, {floor} with their calls", floor=floor)
-    if ratio < AT_FLOOR:
-        return tr("faster than its {bound} floor of {floor}: above the measured limit", bound=bound, floor=floor)
     if ratio < 1 / AT_FLOOR:
         return tr("at its {bound} floor of {floor}", bound=bound, floor=floor)
     return tr("{ratio} its {bound} floor of {floor}", ratio=format_ratio(ratio), bound=bound, floor=floor)
+
+
+def is_above(floors: Floors, time_s: float) -> bool:
+    """Whether an op or a line took less than the largest of its floors by more than the measurements allow.
+
+    Args:
+        floors: of the op or the line.
+        time_s: what it took, in seconds.
+    """
+    if floors.above is not None:
+        return floors.above
+    known = floors_by_name(floors)
+    if not known:
+        return False
+    # Files of before hold no bands; the call from Python lies before the windows that overhead is compared with.
+    name, floor_s = next(iter(known.items()))
+    return name != "overhead" and time_s < AT_FLOOR * floor_s
+
+
+def above_text() -> str:
+    """What the mark of lines that are above a measured limit means."""
+    return tr(
+        "! Above a measured limit: that limit was measured while the machine was slower or in another state, or the "
+        "data came from nearer than supposed. Such a floor says nothing here; {command} measures the limits anew.",
+        command="boundby machine --again",
+    )
+
+
+def reconciliation_text(report: Report) -> str:
+    """How much of the unwatched step the watched ops and the gaps between them explain; a warning where it is off."""
+    known = report.reconciliation
+    if known is None:
+        if report.step.steps_watched == 0:
+            return tr(
+                "How much of the step the watched ops and the gaps between them explain is not known: no step was "
+                "watched."
+            )
+        return tr(
+            "How much of the step the watched ops and the gaps between them explain is not known: watched and "
+            "unwatched steps do not compare."
+        )
+    value, band = format_percent(known.value), format_percent_range(known.low, known.high)
+    explained = value if value == band else f"{value} ({band})"
+    if abs(known.value - 1) > _RECONCILED_WITHIN:
+        return tr(
+            "Reconciliation: watched ops and the gaps between them explain {explained} of the unwatched step's time; "
+            "the shares may be off by as much as is missing from, or above, 100%.",
+            explained=explained,
+        )
+    return tr(
+        "Reconciliation: watched ops and the gaps between them explain {explained} of the unwatched step's time.",
+        explained=explained,
+    )
+
+
+def ended_findings(report: Report) -> tuple[Finding, ...]:
+    """Findings that a reader has to know before any figure: the script failed or was interrupted."""
+    return tuple(one for one in report.findings if one.code in _ENDED)
+
+
+# Ops whose function was not measured and that take less of a step than this change nothing of what it is bound by.
+_MATTERS = 0.005
+_MOST_PARTLY = 5
+
+
+def modelled_text(report: Report, name_of: Callable[[str], str]) -> str:
+    """That all ops have a cost rule, and which of them a function that was not measured here.
+
+    Args:
+        report: one without ops that could not be modelled.
+        name_of: how to show an op's name.
+    """
+    partly = [one for one in report.partly_modelled if one.share is None or one.share >= _MATTERS]
+    if not partly:
+        return tr("Every op that was seen could be modelled.")
+    names = [
+        trn("{name} ({count} call)", "{name} ({count} calls)", one.calls, name=name_of(one.name)) for one in partly
+    ]
+    shown = listed(names[:_MOST_PARTLY])
+    if len(names) > _MOST_PARTLY:
+        shown = trn("{names} and {count} more", "{names} and {count} more", len(names) - _MOST_PARTLY, names=shown)
+    return tr(
+        "Every op that was seen has a cost rule; by their bytes alone, since what the function itself costs is not "
+        "measured on this machine, are modelled: {names}. What of their {share} of the step is beyond that is "
+        "unexplained.",
+        names=shown,
+        share=share_text(sum(one.share or 0.0 for one in partly), report),
+    )
+
+
+def step_time_text(report: Report, *, unicode: bool = True) -> str:
+    """The step's time with the middle half of the timed steps, or that one alone was timed."""
+    time_s = report.step.time_s
+    text = format_time_band(time_s.median, time_s.low, time_s.high, unicode=unicode)
+    if report.step.steps_timed == 1 and report.modelled_for is None:
+        return tr("{time} (spread unknown: one step was timed)", time=text)
+    return text
+
+
+def step_kinds_text(report: Report) -> str:
+    """How many of the watched steps did the same ops; empty where all did."""
+    kinds = sorted(report.step.classes, key=lambda one: one.steps, reverse=True)
+    if len(kinds) < 2:
+        return ""
+    shown = listed(
+        [
+            tr("{steps} with {ops}", steps=f"{one.steps:,}", ops=trn("{count} op", "{count} ops", one.ops))
+            for one in kinds[:_MOST_KINDS]
+        ]
+    )
+    rest = len(kinds) - _MOST_KINDS
+    if rest > 0:
+        shown = tr("{shown}, and {rest}", shown=shown, rest=trn("{count} more kind", "{count} more kinds", rest))
+    return tr("The watched steps are of {kinds} kinds: {shown}.", kinds=f"{len(kinds):,}", shown=shown)
 
 
 def sentence(text: str) -> str:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from boundby.report.cell_names import with_cell_names
 from boundby.report.machine_table import render_machine
+from boundby.report.remedy_words import is_tried
 from boundby.report.terminal import render_report
 from boundby.results.errors import BoundbyError
-from boundby.results.language import language
+from boundby.results.language import language, tr
 from boundby.results.machine import Machine
 from boundby.results.report import Report
 
@@ -73,14 +74,16 @@ def _rendered(result: Report | Machine, columns: int, *, color: bool, unicode: b
 
 
 def _next(report: Report) -> str | None:
-    """What to call next, where the report comes of a call from Python and not of a command."""
-    if (
-        report.step.kind != "callable"
-        or report.tool.command
-        or any(one.measured is not None for one in report.remedies)
-    ):
+    """What to do next, where the report comes of a call from Python or of a callback and not of a command."""
+    if report.tool.command:
         return None
-    return "boundby.try_remedies(step)"
+    if report.step.kind != "callable":  # a trainer's callback saw it
+        return tr("{code} keeps the report as a page", code='BoundbyCallback(output="report.html")')
+    if any(is_tried(one) for one in report.remedies):
+        return None
+    if report.step.name != "step":  # what a notebook's magic ran
+        return f"boundby.try_remedies(lambda: {report.step.name})"
+    return tr("{code}, where step is a function that runs this code", code="boundby.try_remedies(step)")
 
 
 def _folder() -> str | None:

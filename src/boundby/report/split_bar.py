@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from boundby.report.page import heading, indented
-from boundby.report.report_words import listed, share_meaning, share_name
+from boundby.report.report_words import listed, no_split_text, share_meaning, share_name
 from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
 from boundby.results.report import SHARES, Report
@@ -41,9 +41,9 @@ def render_split(report: Report, *, width: int, unicode: bool) -> Iterator[Rende
     """
     glyphs = _UNICODE_GLYPHS if unicode else _ASCII_GLYPHS
     shares: dict[str, Interval] = {name: getattr(report.split, name) for name in SHARES}
-    if report.step.steps_watched == 0:
+    if why := no_split_text(report):
         yield heading(tr("Where the time of a step goes"))
-        yield indented(Text(tr("unknown: no step was watched")))
+        yield indented(Text(why))
         return
     yield heading(tr("Where the time of a step goes"), tr("share and its range"))
     bar = Text("  ")
@@ -124,7 +124,7 @@ def _faults(report: Report, *, unicode: bool) -> str:
     if faults is None:
         return share_meaning("allocation")
     if faults.per_step == 0:
-        return tr("no page fault")
+        return tr("no page fault in the timed steps")
     number = format_count(faults.per_step)
     text = (
         tr("{number} page fault", number=number) if faults.per_step == 1 else tr("{number} page faults", number=number)

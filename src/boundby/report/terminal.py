@@ -13,25 +13,30 @@ from boundby.report.machine_summary import source_words
 from boundby.report.next_command import next_command as fitting_command
 from boundby.report.page import bullets, finding_text, heading, page_width, render_page
 from boundby.report.remedies_text import render_remedies
-from boundby.report.report_words import listed
+from boundby.report.remedy_words import is_tried, trials_sentence
+from boundby.report.report_words import (
+    ended_findings,
+    followed,
+    listed,
+    modelled_text,
+    reconciliation_text,
+    step_kinds_text,
+    step_time_text,
+)
 from boundby.report.safe_text import clean, elide, elide_middle
 from boundby.report.split_bar import render_split
 from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
+from boundby.results.op_names import op_name
 from boundby.results.report import Report
 from boundby.results.units import (
     format_percent,
-    format_percent_range,
     format_si,
     format_size,
-    format_time_band,
 )
 
 _SHOWN_UNMODELLED = 5
-_SHOWN_CLASSES = 4
 _LONGEST_NAME = 40
-# Reconciliation further than this from the whole step is worth a warning in words.
-_RECONCILED_WITHIN = 0.05
 
 
 def render_report(
@@ -64,10 +69,13 @@ def render_report(
 def _parts(
     report: Report, width: int, *, unicode: bool, folder: str | None, next_command: str | None
 ) -> Iterator[RenderableType]:
-    sentence = clean(report.verdict.sentence, unicode=unicode) or tr("What bounds this step is unknown.")
-    yield Text(sentence, style="bold")
+    verdict = report.verdict.sentence or tr("What bounds this step is unknown.")
+    yield Text(clean(followed(trials_sentence(report.remedies), verdict), unicode=unicode), style="bold")
+    ended = ended_findings(report)
+    if ended:
+        yield _findings(ended, unicode=unicode)
     yield ""
-    tried = any(one.measured is not None or one.failed for one in report.remedies)
+    tried = any(is_tried(one) for one in report.remedies)
     if tried:
         yield from render_remedies(report.remedies, unicode=unicode, past=report.past_trials)
         yield ""
@@ -87,7 +95,7 @@ def _parts(
     yield ""
     yield heading(tr("How far to trust this"))
     yield bullets(((Text(text), "") for text in _trust(report, unicode=unicode)), mark="  -", mark_width=4)
-    spoiling = [one for one in report.findings if one.about != "script"]
+    spoiling = [one for one in report.findings if one.about != "script" and one not in ended]
     if spoiling:
         yield ""
         yield heading(tr("What could spoil the measurement"))
@@ -112,10 +120,7 @@ def _facts(facts: list[tuple[str, str]]) -> Table:
 
 def _step_facts(report: Report, *, unicode: bool) -> list[tuple[str, str]]:
     step, counts = report.step, report.counts
-    if step.steps_timed:
-        time = format_time_band(step.time_s.median, step.time_s.low, step.time_s.high, unicode=unicode)
-    else:
-        time = tr("time unknown")
+    time = step_time_text(report, unicode=unicode) if step.steps_timed else tr("time unknown")
     kind = {"training": tr("a training step"), "inference": tr("an inference step"), "callable": tr("a call")}[
         step.kind
     ]
@@ -182,7 +187,7 @@ def _machine(report: Report, *, unicode: bool) -> str:
 
 
 def _trust(report: Report, *, unicode: bool) -> Iterator[str]:
-    yield _reconciliation(report)
+    yield reconciliation_text(report)
     yield _unmodelled(report, unicode=unicode)
     ceilings = report.machine.ceilings
     sources = sorted({ceiling.source for ceiling in ceilings} - {"measured"})
@@ -195,44 +200,9 @@ def _trust(report: Report, *, unicode: bool) -> Iterator[str]:
         )
     elif not ceilings:
         yield tr("No limit of this machine was measured, so no floor is known.")
-    classes = sorted(report.step.classes, key=lambda one: one.steps, reverse=True)
-    if len(classes) > 1:
-        shown = listed(
-            [
-                tr("{steps} with {ops}", steps=str(one.steps), ops=trn("{count} op", "{count} ops", one.ops))
-                for one in classes[:_SHOWN_CLASSES]
-            ]
-        )
-        rest = len(classes) - _SHOWN_CLASSES
-        if rest > 0:
-            shown = tr("{shown}, and {rest}", shown=shown, rest=trn("{count} more kind", "{count} more kinds", rest))
-        yield tr("The watched steps are of {kinds} kinds: {shown}.", kinds=str(len(classes)), shown=shown)
-
-
-def _reconciliation(report: Report) -> str:
-    known = report.reconciliation
-    if known is None:
-        if report.step.steps_watched == 0:
-            return tr(
-                "How much of the step the watched ops and the gaps between them explain is not known: no step was "
-                "watched."
-            )
-        return tr(
-            "How much of the step the watched ops and the gaps between them explain is not known: watched and "
-            "unwatched steps do not compare."
-        )
-    value, band = format_percent(known.value), format_percent_range(known.low, known.high)
-    explained = value if value == band else f"{value} ({band})"
-    if abs(known.value - 1) > _RECONCILED_WITHIN:
-        return tr(
-            "Reconciliation: watched ops and the gaps between them explain {explained} of the unwatched step's time; "
-            "the shares may be off by as much as is missing from, or above, 100%.",
-            explained=explained,
-        )
-    return tr(
-        "Reconciliation: watched ops and the gaps between them explain {explained} of the unwatched step's time.",
-        explained=explained,
-    )
+    kinds = step_kinds_text(report)
+    if kinds:
+        yield kinds
 
 
 def _unmodelled(report: Report, *, unicode: bool) -> str:
@@ -240,14 +210,16 @@ def _unmodelled(report: Report, *, unicode: bool) -> str:
     if not ops:
         if report.counts.ops == 0:
             return tr("No op was seen, so none was modelled.")
-        return tr("Every op that was seen could be modelled.")
+        return modelled_text(
+            report, lambda name: elide_middle(clean(op_name(name), unicode=unicode), _LONGEST_NAME, unicode=unicode)
+        )
     ops = tuple(sorted(ops, key=lambda op: op.share or 0.0, reverse=True))
     names = ", ".join(
         trn(
             "{name} ({count} call)",
             "{name} ({count} calls)",
             op.calls,
-            name=elide_middle(clean(op.name, unicode=unicode), _LONGEST_NAME, unicode=unicode),
+            name=elide_middle(clean(op_name(op.name), unicode=unicode), _LONGEST_NAME, unicode=unicode),
         )
         for op in ops[:_SHOWN_UNMODELLED]
     )
@@ -264,6 +236,6 @@ def _unmodelled(report: Report, *, unicode: bool) -> str:
 
 
 def _findings(findings: Sequence[Finding], *, unicode: bool) -> Table:
-    return bullets(
-        ((finding_text(one, unicode=unicode), "") for one in findings), mark="  !", mark_width=4, style="yellow"
-    )
+    # What asks for nothing is no warning.
+    shown = ((finding_text(one, unicode=unicode), "" if one.advice else "  -") for one in findings)
+    return bullets(shown, mark="  !", mark_width=4, style="yellow")

@@ -47,6 +47,9 @@ FP64_OR_WIDER = ("fp64", "c128")
 FP32_OR_WIDER = ("fp32", "c64", *FP64_OR_WIDER)
 """Short names of dtypes by their width."""
 
+MOVED = ("bytes_read", "bytes_written")
+"""The counts of which a part may depend on the data, and which a tolerance is for."""
+
 RATIOS = ("overhead", "memory", "matmul", "pointwise", "input", "unexplained", "peak")
 """What is measured of a step as a part of 1: the shares of its split, and the part of its time that its matrix products
 would take at this machine's best rate (``peak``)."""
@@ -73,12 +76,14 @@ class CountedLine:
 class Counted:
     """What was counted of a step or a call: totals by the names of ``COUNTS`` (None: unknown), and the lines.
 
-    ``by_line`` are the names of the counts that are known line by line.
+    ``by_line`` are the names of the counts that are known line by line. ``indexed`` is the part of ``bytes_read`` and
+    of ``bytes_written`` that the values of indices and masks decide; one that is not named is 0, or not known.
     """
 
     totals: dict[str, int | None]
     lines: tuple[CountedLine, ...]
     by_line: tuple[str, ...]
+    indexed: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +148,8 @@ class Judgement:
 
     ``state``: ``kept``; ``over``; ``unsure`` where a measured value is over and the better end of its interval is not,
     which is no failure; ``unknown`` where the value is not known, which is one. ``value`` is a count, or the interval
-    of a ratio. ``baseline`` is the accepted count. ``lines`` have part in what is over: those at which it grew
+    of a ratio. ``baseline`` is the accepted count, and ``tolerance`` by what part of it a count may be above it.
+    ``lines`` have part in what is over: those at which it grew
     (``grown``), or those that most of it is at; the one with most first, by the count named ``lines_by``: the count
     itself, or one that goes with it where it is not known line by line.
     """
@@ -159,6 +165,7 @@ class Judgement:
     lines: tuple[LineGrowth, ...] = ()
     lines_by: str | None = None
     grown: bool = False
+    tolerance: float = 0.0
 
     @property
     def failed(self) -> bool:
@@ -217,3 +224,23 @@ def encode_check(check: Check) -> bytes:
     """What was found as indented UTF-8 JSON, schema ``boundby.check``, without a final newline."""
     plain: dict[str, Any] = msgspec.to_builtins(check)
     return encode_document(CHECK_SCHEMA, CHECK_VERSION, plain)
+
+
+def decode_check(data: bytes, *, name: str) -> Check:
+    """The check that a file holds.
+
+    Args:
+        data: the file's bytes.
+        name: what to call the file in an error: its path as the user wrote it.
+
+    Raises:
+        BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
+    """
+    return decode_document(
+        data,
+        Check,
+        schema=CHECK_SCHEMA,
+        version=CHECK_VERSION,
+        name=name,
+        advice=tr("Write it again with `{command}`.", command="boundby check -o FILE.json SCRIPT"),
+    )

@@ -15,7 +15,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from boundby.results.documents import decode_document
+from boundby.results.files import BYTE_ORDER_MARK, decode_header
 from boundby.results.interval import Interval
+from boundby.results.language import tr
 from boundby.results.machine import CeilingKind, Finding
 from boundby.results.remedy import Advice
 
@@ -89,7 +92,11 @@ class GroupChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareChange:
-    """A share of the step on both sides, and the seconds that it makes; ``differs`` where the bands do not meet."""
+    """A share of the step on both sides, and the seconds that it makes.
+
+    ``differs`` where the bands lie apart by more than shares are told to and than two runs of one program differ by,
+    and the seconds did not go against the work that is counted exactly (bytes, products, pointwise FLOPs).
+    """
 
     name: str
     a: Interval
@@ -222,3 +229,26 @@ def encode_comparison(comparison: Comparison) -> bytes:
     plain: dict[str, Any] = msgspec.to_builtins(comparison)
     first = {key: plain[key] for key in ("schema", "version", "kind", "sentence")}
     return msgspec.json.format(msgspec.json.encode(first | plain), indent=2)
+
+
+def decode_comparison(data: bytes, *, name: str) -> Comparison:
+    """The comparison that a file holds, of two reports or of two machines.
+
+    Args:
+        data: the file's bytes.
+        name: what to call the file in an error: its path as the user wrote it.
+
+    Raises:
+        BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
+    """
+    decode_header(data, name=name)  # JSON it is, and an object
+    kinds: dict[Any, type[Comparison]] = {"reports": ReportComparison, "machines": MachineComparison}
+    kind = msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK)).get("kind")
+    return decode_document(
+        data,
+        kinds.get(kind if isinstance(kind, str) else None, ReportComparison),
+        schema=SCHEMA,
+        version=VERSION,
+        name=name,
+        advice=tr("Write it again with `{command}`.", command="boundby compare --json A B"),
+    )

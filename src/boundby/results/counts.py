@@ -72,6 +72,9 @@ class OpCost:
     (``fp32``, ``bf16``, ``fp16``, ``fp64``, ``int8``, ``int64``, ``bool``, ``c64``...). ``matmul_shape`` is the
     product's shape where one product describes the op.
 
+    ``indexed_bytes_read`` and ``indexed_bytes_written`` are the parts of ``bytes_read`` and ``bytes_written`` that the
+    values of indices or masks decide: as counted for these values, the most they can be where there were none.
+
     A compiled region is one op with as many ``launches`` as it has kernels and calls of library ops; ``eager`` is what
     it would be op by op (None: not a region, or not known).
     """
@@ -89,6 +92,8 @@ class OpCost:
     matmul_shape: MatmulShape | None = None
     modelled: bool = True
     eager: EagerEquivalent | None = None
+    indexed_bytes_read: int = 0
+    indexed_bytes_written: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +132,9 @@ class Counts:
     ``ops`` counts aten ops below autograd, views included; ``launches`` those that do work. ``saved_bytes`` are unique
     storages kept for backward without parameters and buffers; ``saved_input_bytes`` is the part of it that are the
     caller's own input tensors. ``graph_breaks`` are the breaks that torch.compile met while it was watched (None: not
-    looked at, or code that was compiled before may hide some).
+    looked at, or code that was compiled before may hide some). ``indexed_bytes_read`` and ``indexed_bytes_written`` are
+    the parts of ``bytes_read`` and ``bytes_written`` that the values of indices and masks decide, as they were here;
+    what compiled kernels read by indices is not among them.
     """
 
     ops: int = 0
@@ -147,6 +154,8 @@ class Counts:
     by_line: tuple[GroupCounts, ...] = field(default=())
     eager: EagerEquivalent | None = None
     graph_breaks: int | None = None
+    indexed_bytes_read: int = 0
+    indexed_bytes_written: int = 0
 
 
 _WIDTHS = ("c128", "c64", "fp64", "fp32", "bf16", "fp16")

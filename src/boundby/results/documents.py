@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from boundby.results.errors import BoundbyError
-from boundby.results.files import decode_header
+from boundby.results.files import BYTE_ORDER_MARK, decode_header
 from boundby.results.language import tr
 
 T = TypeVar("T")
@@ -61,6 +61,6 @@ def decode_document(data: bytes, kind: type[T], *, schema: str, version: int, na
             tr("Use the boundby that wrote the file, or a newer one."),
         )
     try:
-        return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=kind)
+        return msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK), type=kind)
     except msgspec.ValidationError as error:
         raise BoundbyError("damaged-file", tr("{name} is damaged: {error}.", name=name, error=error), advice) from None

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from boundby.results.errors import BoundbyError
+from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.language import tr
 from boundby.results.report import SCHEMA, VERSION, Report
 
@@ -36,7 +36,7 @@ _FIRST_KEYS = (
     "remedies",
     "findings",
 )
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def encode(report: Report) -> bytes:
@@ -85,7 +85,7 @@ def decode_report(data: bytes, *, name: str) -> Report:
             tr("Use the boundby that wrote the file, or a newer one."),
         )
     try:
-        return msgspec.json.decode(data.removeprefix(_BYTE_ORDER_MARK), type=Report)
+        return msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK), type=Report)
     except msgspec.ValidationError as error:
         raise _damaged(name, str(error)) from None
 
@@ -107,7 +107,7 @@ def decode_header(data: bytes, *, name: str) -> Header:
     Raises:
         BoundbyError: ``damaged-file`` where it is not a JSON object, or names no schema.
     """
-    data = data.removeprefix(_BYTE_ORDER_MARK)
+    data = data.removeprefix(BYTE_ORDER_MARK)
     if not data.strip():
         raise _damaged(name, tr("it is empty"))
     try:
@@ -125,12 +125,33 @@ def decode_header(data: bytes, *, name: str) -> Header:
     return Header(schema=content["schema"], version=content.get("version"))
 
 
-def read_file(path: Path) -> bytes:
+def read_file(path: Path, *, most_bytes: int | None = None, advice: str = "") -> bytes:
     """The bytes of a file the user named.
 
+    Args:
+        path: where it is.
+        most_bytes: what a file of its kind may have at most; of a larger one nothing is read. None: any size.
+        advice: what to give instead of a larger one.
+
     Raises:
-        BoundbyError: ``no-such-file``, or ``unreadable-file`` where it exists and cannot be read.
+        BoundbyError: ``no-such-file``, ``unreadable-file`` where it exists and cannot be read, or ``file-too-large``.
     """
+    try:
+        size = path.stat().st_size if most_bytes is not None else 0
+    except OSError:
+        size = 0  # reading it says what is wrong
+    if most_bytes is not None and size > most_bytes:
+        raise BoundbyError(
+            "file-too-large",
+            tr(
+                "{path} has {size} bytes; a file of this kind has {most} at most.",
+                path=path,
+                size=f"{size:,}",
+                most=f"{most_bytes:,}",
+            ),
+            advice or tr("Check the path."),
+            status=EXIT_USAGE,
+        )
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -18,9 +18,10 @@ class Ceiling:
     """One limit of a machine, as a stack reaches it.
 
     ``unit`` is ``flop/s`` (matmul), ``byte/s`` (bandwidth, and matrix-vector products bound by it) or ``s`` (function:
-    seconds per element; overhead and launch: seconds per op; anchor: seconds per probe). ``low`` and ``high`` bound the
-    value over the samples taken. ``shape`` is (batch, m, n, k) for a matmul; ``size_bytes`` the working set of a
-    bandwidth or function probe.
+    seconds per element; overhead and launch: seconds per op; anchor: seconds per probe). ``low`` and ``high`` are to
+    hold the value that another measuring finds, nine times of ten on a quiet machine: the spread of the samples, and
+    what runs were seen to differ by (of an accelerator: the spread of the samples alone). ``shape`` is (batch, m, n, k)
+    for a matmul; ``size_bytes`` the working set of a bandwidth or function probe.
 
     ``arguments`` says in words what a function was given where that is not the usual: those of a slow range. Such a
     ceiling has a name of its own, as ``exp/denormal``.

@@ -3,7 +3,8 @@
 History of the schema ``boundby.report``:
 
 * version 1: the first. Added since, each with a default: ``step.time_s.samples_s``, ``step.anchors_s``,
-  ``modelled_for``, ``counts.eager``, ``timeline``, ``past_trials``, and what ``remedies`` hold.
+  ``modelled_for``, ``counts.eager``, ``timeline``, ``past_trials``, ``interrupted``, ``floors.above``,
+  ``partly_modelled``, ``counts.indexed_bytes_*``, and what ``remedies`` hold.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from boundby.results.counts import Counts, Phase
+from boundby.results.counts import Counts, Phase, Unmodelled
 from boundby.results.interval import Interval
 from boundby.results.machine import Finding, Machine, MachineDescription, Source
 from boundby.results.remedy import PastTrials, Remedy
@@ -22,9 +23,26 @@ SCHEMA = "boundby.report"
 VERSION = 1
 
 MOST_SAMPLES = 240
+# What a share is told to: two that lie no further apart cannot be told apart.
+SHARE_RESOLUTION = 0.001
+# Beyond this factor between watched and bare steps, what was seen of the one says nothing of the other.
+FARTHEST_OFF = 2.0
 
 Bound = Literal["overhead", "memory", "compute", "input", "mixed", "unknown"]
 SHARES = ("overhead", "memory", "matmul", "pointwise", "input", "unexplained")
+
+
+def adds_up(reconciliation: Interval | None) -> bool:
+    """Whether watched and bare steps are alike enough for a verdict; True where that is not known."""
+    return reconciliation is None or 1 / FARTHEST_OFF <= reconciliation.value <= FARTHEST_OFF
+
+
+def has_shares(reconciliation: Interval | None) -> bool:
+    """Whether what was seen can be shares of the bare step; not where watched steps took far longer than that.
+
+    Where they took far less, the rest of the step is unexplained, and the shares of what was seen hold.
+    """
+    return reconciliation is None or reconciliation.value <= FARTHEST_OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +91,11 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """The step's whole wall time divided; the values sum to 1."""
+    """The step's whole wall time divided; the values sum to 1.
+
+    Where watched steps took over twice as long as bare ones, all but ``input`` is ``unexplained``, and every band is as
+    wide as it can be: nothing is known.
+    """
 
     overhead: Interval
     memory: Interval
@@ -97,7 +119,8 @@ class Verdict:
     """What binds, in one sentence, with the evidence and what the bound leaves on the table.
 
     ``confidence`` is ``sure`` where the bound's low end is above the high end of every other bound, ``likely`` where
-    only its value is, ``unsure`` where watched and bare steps do not agree or nothing binds clearly.
+    only its value is, ``unsure`` where watched and bare steps do not agree, one step alone was timed, or nothing binds
+    clearly.
     """
 
     bound: Bound
@@ -110,7 +133,10 @@ class Verdict:
 class Floors:
     """The least time by each ceiling (seconds), summed over the calls of a line.
 
-    ``bound`` is the one that most of the line's time went to.
+    ``bound`` is the one that most of the line's time went to, or ``unexplained`` where none explains most of it.
+    ``above`` is whether the line took less than the largest
+    of them by more than that one's band allows, so that its ceiling is of another state of the machine; None: not
+    looked at, as in older files.
     """
 
     overhead_s: float
@@ -118,6 +144,7 @@ class Floors:
     matmul_s: float
     pointwise_s: float
     bound: str
+    above: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +237,9 @@ class Report(Shown):
     is that other one, and all times, shares and floors are modelled. ``past_trials`` says how often predictions of
     remedies held on this machine so far. ``timeline`` is one step as it was watched, from its begin to its end, in few
     enough stretches to draw; empty where ops have no times of their own, and in files of older versions. Waiting
-    for a DataLoader is not on it.
+    for a DataLoader is not on it. ``partly_modelled`` are ops that have a cost rule and whose function's own cost was
+    not measured on the machine: what they take beyond their bytes is unexplained. Empty in files of older versions.
+    ``interrupted`` is whether trials were ended by a signal before all had been made.
     """
 
     tool: Tool
@@ -229,6 +258,8 @@ class Report(Shown):
     modelled_for: ModelledFor | None = None
     past_trials: PastTrials | None = None
     timeline: tuple[TimelineSpan, ...] = ()
+    interrupted: bool = False
+    partly_modelled: tuple[Unmodelled, ...] = ()
     schema: str = SCHEMA
     version: int = VERSION
 
