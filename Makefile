@@ -40,12 +40,13 @@ imports: $(TEST_ENV)
 # The tests run scripts of other libraries; these must not look for models or updates on a network.
 PYTEST := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 $(BIN)/python -m pytest
 
-# Two processes, each file's tests in one of them; then by themselves the tests of whole runs, which start two at a time,
-# and those that compare times of one run with another's, which other tests beside them would disturb.
-ALONE := tests/run tests/bound/test_compare_runs.py
+# Two processes, each file's tests in one of them, in the order of tests/conftest.py; then by themselves the tests that
+# compare times, which other tests beside them would disturb.
+ALONE := tests/run/test_machine_option.py tests/run/test_run_findings.py tests/run/test_run_input.py \
+	tests/bound/test_compare_runs.py
 pytest: $(TEST_ENV)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	$(PYTEST) -n 2 --dist loadfile $(ALONE:%=--ignore=%)
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%)
 	$(PYTEST) $(ALONE)
 else
 	$(PYTEST) $(PYTEST_ARGS)

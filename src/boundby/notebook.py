@@ -5,12 +5,13 @@ Reports and machines show themselves in notebooks without the extension.
 
 from __future__ import annotations
 
+import ast
 import dis
 import keyword
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -103,7 +104,7 @@ def _explained(shell: Shell, line: str, cell: str | None) -> Report | None:
         setup = _compiled(shell, asked.code) if asked.code else None
         step = _compiled(shell, cell, lines_before=1)
     try:
-        report = _report(shell, asked, setup, step)
+        report = _report(shell, asked, setup, step, named=_expression(asked.code) if cell is None else None)
     except Exception as error:
         own = _from_code_on(error.__traceback__, (setup, step))
         if own is not None:  # the user's own exception, told as if the cell had raised it by itself
@@ -116,8 +117,10 @@ def _explained(shell: Shell, line: str, cell: str | None) -> Report | None:
     return None if asked.quiet and not _is_used() else report
 
 
-def _report(shell: Shell, asked: MagicLine, setup: CodeType | None, step: CodeType) -> Report:
-    """Explains, and writes the file that was asked for."""
+def _report(
+    shell: Shell, asked: MagicLine, setup: CodeType | None, step: CodeType, *, named: str | None = None
+) -> Report:
+    """Explains, and writes the file that was asked for; ``named`` is the step as one expression, where it is one."""
     import torch
 
     from boundby.api import explain
@@ -131,6 +134,8 @@ def _report(shell: Shell, asked: MagicLine, setup: CodeType | None, step: CodeTy
     # Measured now, while nothing of the step runs yet, and kept: what follows finds it.
     ensure_machine(threads=torch.get_num_threads(), progress=_measuring_told())
     report = explain(lambda: run(step), warmup=asked.warmup, steps=asked.steps, watch=asked.watch)
+    if named is not None:
+        report = replace(report, step=replace(report.step, name=named))
     if asked.file is not None:
         from boundby.report.report_file import write_report_file
 
@@ -201,6 +206,16 @@ def _no_option(word: str) -> BoundbyError:
     )
 
 
+def _expression(code: str) -> str | None:
+    """The code without what surrounds it, where it is one expression on one line."""
+    text = code.strip().rstrip(";").rstrip()
+    try:
+        ast.parse(text, mode="eval")
+    except SyntaxError:
+        return None
+    return None if "\n" in text or "#" in text else text
+
+
 def _compiled(shell: Shell, source: str, *, lines_before: int = 0) -> CodeType:
     """The code as IPython itself would compile it, its lines numbered as in the cell they stand in."""
     blank = len(source) - len(source.lstrip())  # IPython drops blank lines that come first
@@ -236,13 +251,14 @@ def _from_code_on(trace: TracebackType | None, codes: tuple[CodeType | None, ...
 
 def _measuring_told() -> Callable[[float, str], None]:
     """Says once that the machine is being measured."""
+    from boundby.machine.ensure import measuring_notice
+
     told = False
 
     def tell(share: float, what: str) -> None:
         nonlocal told
         if not told:
             told = True
-            text = tr("boundby: measuring this machine's ceilings, which are then kept (up to {seconds} s)", seconds=20)
-            print(text, file=sys.stderr, flush=True)
+            print(f"boundby: {measuring_notice(20)}", file=sys.stderr, flush=True)
 
     return tell

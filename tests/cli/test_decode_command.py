@@ -130,6 +130,19 @@ def test_a_page_keeps_within_its_width(width: int, name: str, hardware: str) -> 
             assert "…" not in text
 
 
+@pytest.mark.parametrize("name", ["llama-3.2-1b", "mixtral-8x7b"])
+def test_counted_kernels_and_the_share_of_launching_them_have_each_their_word(name: str) -> None:
+    found = estimate_decode(find_model(name), find_hardware("H100-SXM5"))
+    text = render_decode(found, width=80, color=False, unicode=True)
+    lines = text.splitlines()
+    heads = [line.split() for line in lines if {"kernels", "launch"} & set(line.split()) and "kernels:" not in line]
+    assert sum("kernels" in head and "floor" in head for head in heads) == 1
+    assert sum({"kernels", "launch", "hidden"} <= set(head) for head in heads) == 1
+    assert sum({"launch", "MBU"} <= set(head) for head in heads) == 2
+    assert "launches" not in text
+    assert "kernels: how many a step runs" in text
+
+
 @pytest.mark.parametrize("width", [40, 80])
 def test_the_table_of_errors_keeps_within_its_width(width: int) -> None:
     compared, skipped = compare_rows(shipped_rows(), used_rows())

@@ -140,6 +140,66 @@ def test_launch_costs_are_numbers_or_the_word_measured() -> None:
             parse_launch_costs(text)
 
 
+def without_next(printed: str) -> str:
+    return printed.partition("\nNext ")[0]
+
+
+@pytest.mark.usefixtures("small")
+def test_a_saved_lab_is_shown_as_it_was_when_it_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "lab.json"
+    assert run("lab", "measure", "--demo", "1", "--quick", "-o", str(file)) == 0
+    ran = without_next(capsys.readouterr().out)
+    assert run("show", str(file)) == 0
+    assert capsys.readouterr().out == ran
+    assert run("report", str(file)) == 0
+    page = (tmp_path / "lab.html").read_text(encoding="utf-8")
+    assert "Rate of a matrix product against its size" in page
+    assert 'class="plot"' in page
+    assert run("show", str(file), "-o", str(tmp_path / "again.json")) == 0
+    assert (tmp_path / "again.json").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    "part", [{}, {"chart": {"name": "x"}}, {"table": {"caption": "", "head": ["a"], "rows": [[]]}}]
+)
+def test_a_part_that_is_nothing_to_show_is_a_damaged_file(
+    part: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "lab.json"
+    assert run("lab", "measure", "--demo", "1", "--quick", "-o", str(file)) == 0
+    content = json.loads(file.read_bytes())
+    content["demonstrations"][0]["parts"] = [part]
+    file.write_text(json.dumps(content))
+    capsys.readouterr()
+    for command in ("show", "report"):
+        assert run(command, str(file)) == 1
+        printed, said = capsys.readouterr()
+        assert printed == ""
+        assert "[damaged-file]" in said
+        assert "boundby lab NAME" in said
+
+
+@pytest.mark.usefixtures("small")
+def test_a_lab_of_an_earlier_boundby_is_shown_with_what_it_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "lab.json"
+    assert run("lab", "measure", "--demo", "1", "--quick", "-o", str(file)) == 0
+    content = json.loads(file.read_bytes())
+    for name in ("title", "timed_on", "smaller"):
+        del content[name]
+    for name in ("about", "parts"):
+        del content["demonstrations"][0][name]
+    file.write_text(json.dumps(content))
+    capsys.readouterr()
+    assert run("show", str(file)) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("Lab measure\n")
+    assert "1. Matrix products" in printed
+    assert "What to observe" in printed
+
+
 # The language
 
 

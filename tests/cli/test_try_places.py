@@ -7,23 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from boundby.cli.try_ import at_home
+from boundby.cli.running_aside import at_home
 
 
 @pytest.mark.parametrize("home", ["project", 'with "quotes" and ümlauts', "back\\slash"])
-def test_paths_are_those_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
-    (tmp_path / home).mkdir()
-    aside = tmp_path / "aside"
+def test_paths_are_those_of_the_working_folder(tmp_path: Path, home: str) -> None:
+    aside = tmp_path / home
     aside.mkdir()
     linked = tmp_path / "linked"
     linked.symlink_to(aside)
-    monkeypatch.chdir(tmp_path / home)
-    given = [f"{aside}/net.py", f"{linked}/sub/train.py", f"{aside}more/net.py", "/usr/lib/net.py"]
+    given = [f"{aside}/u/net.py", f"{linked}/u/sub/../train.py", f"{aside}more/net.py", "/usr/lib/net.py"]
     report = json.dumps({"paths": given, "code": "a / b"}, ensure_ascii=False).encode()
     assert json.loads(at_home(report, linked)) == {
         "paths": [
-            f"{tmp_path / home}/net.py",
-            f"{tmp_path / home}/sub/train.py",
+            "/u/net.py",
+            "/u/sub/../train.py",
             f"{aside}more/net.py",
             "/usr/lib/net.py",
         ],

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
 from boundby.llm import fit as fitting
 from boundby.llm.calibration import (
@@ -29,6 +32,14 @@ from boundby.llm.validate import compare_rows, encode_comparison, summarise, use
 from boundby.results.errors import BoundbyError
 
 HEADER = "id,phase,model,model_key,hardware,n_dev,weight_fmt,engine,batch,mean_ctx,ms_per_step,source,note\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """A fit's matrices are small: threads that wait for each other where other tests run take ten times as long."""
+    import_module("scipy.linalg")  # the limit holds for libraries that are there
+    with threadpool_limits(1):
+        yield
 
 
 def test_no_held_out_row_was_used() -> None:

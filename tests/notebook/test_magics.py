@@ -60,6 +60,15 @@ def test_a_statement_is_a_step_and_the_report_a_value(shell: InteractiveShell) -
     assert ran(shell, "report.counts.matmul_flops") == 2 * 5 * 6 * 4 + 2 * 5 * 6 * 5
 
 
+def test_what_can_be_done_next_names_what_is_there(shell: InteractiveShell) -> None:
+    ran(shell, TRAINING)
+    report = ran(shell, f"%boundby {QUICK} model(x);")
+    assert report.step.name == "model(x)"
+    assert "boundby.try_remedies(lambda: model(x))" in str(report)
+    report = ran(shell, f"%%boundby {QUICK}\n{STEP}")
+    assert "boundby.try_remedies(step), where step is a function that runs this code" in " ".join(str(report).split())
+
+
 def test_a_report_that_is_not_to_be_shown_is_a_value_all_the_same(shell: InteractiveShell) -> None:
     ran(shell, TRAINING)
     assert ran(shell, f"report = %boundby {QUICK} -q model(x)") is None

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from boundby.remedies.aside import make_aside
+from boundby.capture.script import Target
+from boundby.remedies.aside import guarded_folders, home_path, make_aside, target_aside
 
 RUN = """
 import os, sys
 from pathlib import Path
 from boundby.remedies.aside import Guard, guard_torch_save
-folder, aside = map(Path, sys.argv[1:3])
+folder, aside, root, *more = map(Path, sys.argv[1:])
 os.chdir(aside)
-guard = Guard(folder, aside)
+guard = Guard([folder, *more], root)
 guard.install()
 {script}
 """
@@ -36,12 +37,12 @@ def folder(tmp_path: Path) -> Path:
     return home
 
 
-def run(folder: Path, script: str) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    aside = folder.parent / "aside"
-    aside.mkdir()
-    make_aside(folder, aside)
+def run(folder: Path, script: str, *guarded: Path) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    root = folder.parent / "aside"
+    root.mkdir()
+    aside = make_aside(folder, root)
     code = RUN.format(script=textwrap.dedent(script))
-    command = [sys.executable, "-c", code, str(folder), str(aside)]
+    command = [sys.executable, "-c", code, *map(str, (folder, aside, root, *guarded))]
     return aside, subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -126,8 +127,94 @@ def test_a_checkpoint_that_torch_writes_in_c_lands_aside(folder):
 
 
 def test_a_folder_that_may_not_be_read_is_left_out(folder):
-    aside = folder.parent / "aside"
-    aside.mkdir()
+    root = folder.parent / "aside"
+    root.mkdir()
     (folder / "data" / "deep").rename(folder / "gone")
-    make_aside(folder, aside)
+    aside = make_aside(folder, root)
     assert sorted(os.listdir(aside)) == [".git", "data", "gone", "link.txt", "log.txt"]
+
+
+SAYS = """
+import sys, beside
+print([sys.argv[0], __file__, sys.path[0], beside.__file__, sys.argv[1:], open("../../data.txt").read()])
+"""
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Path:
+    """Scripts in and around a working folder ``work/here``, which is returned."""
+    here = tmp_path / "work" / "here"
+    (here / "pkg").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "data.txt").write_text("all")
+    for folder in (here, here / "pkg", tmp_path / "other", tmp_path / "work"):
+        (folder / "beside.py").write_text("")
+        (folder / "tiny.py").write_text(SAYS)
+    (here / "pkg" / "__init__.py").write_text("")
+    (here / "linked.py").symlink_to("../../other/tiny.py")
+    (here / "shelf").symlink_to("../../other")
+    return here
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tiny.py",
+        "pkg/tiny.py",
+        "./pkg/../tiny.py",
+        "../tiny.py",
+        "../../other/tiny.py",
+        "linked.py",
+        "shelf/tiny.py",
+        "{here}/tiny.py",
+        "{other}/tiny.py",
+        "-m pkg.tiny",
+    ],
+)
+def test_a_script_is_found_by_any_name_and_is_told_the_same_as_in_a_plain_run(places, name):
+    words = name.format(here=places, other=places.parent.parent / "other").split()
+    plain = subprocess.run([sys.executable, *words, "a", "b"], cwd=places, capture_output=True, text=True, check=True)
+    target = Target(name=words[-1], is_module=len(words) > 1, args=("a", "b"))
+    root = places.parent.parent / "root"
+    root.mkdir()
+    aside = make_aside(places, root)
+    own = target_aside(target, places, root)
+    code = f"from boundby.capture.script import Target, run_target; import sys; sys.exit(run_target({own!r}).status)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=aside, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert home_path(done.stdout, root) == plain.stdout
+
+
+def test_a_script_that_lies_elsewhere_writes_aside_too(folder):
+    other = folder.parent / "other"
+    other.mkdir()
+    (other / "model.txt").write_text("mine")
+    named = target_aside(Target(name=f"{other}/train.py", is_module=False), folder, folder.parent / "aside")
+    assert guarded_folders(named, folder) == (folder, other)
+    aside, done = run(folder, "Path('../other/model.txt').write_text('new'); Path('../other/more').mkdir()", other)
+    assert done.returncode == 0, done.stderr
+    assert (aside.parent / "other" / "model.txt").read_text() == "new"
+    assert state(other) == {"model.txt": b"mine"}
+
+
+def test_a_script_that_lies_elsewhere_does_not_write_into_its_folder_by_a_full_path(folder):
+    other = folder.parent / "other"
+    other.mkdir()
+    _, done = run(folder, f"Path({str(other)!r}, 'model.txt').write_text('new')", other)
+    assert "by its full path" in done.stderr.splitlines()[-1]
+    assert state(other) == {}
+
+
+def test_a_folder_that_holds_all_temporary_files_is_not_guarded(folder, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(folder.parent / "home" / "data"))
+    target = Target(name="../train.py", is_module=False)
+    assert guarded_folders(target, folder / ".git") == (folder / ".git",)
+
+
+def test_a_folder_that_holds_the_trial_s_own_is_mirrored_without_it(folder: Path) -> None:
+    scratch = folder / "data" / "scratch"
+    (scratch / "root").mkdir(parents=True)
+    (scratch / "run.log").touch()
+    aside = make_aside(folder, scratch / "root")
+    assert sorted(os.listdir(aside)) == [".git", "data", "link.txt", "log.txt"]
+    assert os.listdir(aside / "data") == ["deep"]

@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 
 from boundby.capture.script import Target
+from boundby.machine.store import machine_key, save
 from boundby.remedies.child_process import child_command
 from boundby.remedies.trial import LiveRun, try_once
 from boundby.results.language import choose_language
+from boundby.results.machine_file import decode_machine
 
+CEILINGS = Path(__file__).parent.parent / "machine" / "files" / "machine-version-1.json"
 TRAINING = """
 import torch
 torch.manual_seed(0)
@@ -192,6 +195,14 @@ def test_a_script_that_sets_no_seed_has_no_results_to_compare(script):
     assert done.numerics is None
 
 
+@pytest.fixture
+def _kept_ceilings(script, tmp_path_factory, monkeypatch):
+    """Ceilings that `boundby try` finds and need not measure."""
+    monkeypatch.setenv("BOUNDBY_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    assert save(machine_key(threads=None), decode_machine(CEILINGS.read_bytes())) == ()
+
+
+@pytest.mark.usefixtures("_kept_ceilings")
 def test_a_terminated_try_ends_its_processes_and_leaves_every_file_as_it_was(script, tmp_path):
     text = TRAINING.format(steps=10**6, extra="open('log.txt', 'a').write('x')")
     script(text.replace("import torch", "import torch; open('log.txt', 'w').write('anew')", 1))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import signal
 
 import pytest
 
 from boundby.capture.script import Target
 from boundby.cli import try_
+from boundby.cli.main import main
 from boundby.remedies import past_trials
 from boundby.remedies.ranking import after_trial
+from boundby.remedies.trial import FEWEST_TURNS, MOST_TURNS, TURN_S, expected_turns_s
+from boundby.results.files import decode_report
 from boundby.results.remedy import Measured, PastTrials, Predicted, Remedy
 
 SPEEDUPS = {"fused-optimizer": 1.25, "bf16-autocast": 2.0, "compile": 0.8, "batch-x2": 1.9}
@@ -105,3 +110,89 @@ def test_each_trial_counts_for_how_often_predictions_hold_here(tried):
     _, report = tried(REMEDIES, ["compile"])
     assert report.past_trials == PastTrials(trials=4, held=3)
     assert past_trials.past_trials() == report.past_trials
+
+
+@pytest.fixture
+def interrupted(sample_report, monkeypatch, tmp_path, capsys):
+    """Runs the command with a signal in the trial of that number; gives status, output, errors and the file."""
+
+    def run(number: int, which: signal.Signals):
+        count = 0
+
+        def made_up(remedy, target, names, budget_s, what):
+            nonlocal count
+            count += 1
+            if count == number:
+                signal.raise_signal(which)
+            return after_trial(remedy, measured=measured(1.25), failed=None, took_effect=True, effect="")
+
+        explained = dataclasses.replace(sample_report("overhead"), remedies=REMEDIES)
+        monkeypatch.setattr(try_, "_tried", made_up)
+        monkeypatch.setattr(try_, "_explained", lambda target: explained)
+        monkeypatch.setenv("BOUNDBY_KEEP_TRIALS", "0")
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "train.py").touch()
+        kept = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main(["try", "-o", "out.json", "fused-optimizer", "bf16-autocast", "compile", "train.py"])
+        finally:
+            for one, handler in zip((signal.SIGINT, signal.SIGTERM), kept, strict=True):
+                signal.signal(one, handler)
+        said = capsys.readouterr()
+        written = (tmp_path / "out.json").read_bytes()
+        return ended.value.code, said.out, said.err, decode_report(written, name="out.json")
+
+    return run
+
+
+@pytest.mark.parametrize(("which", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_trials_that_had_ended_when_a_signal_came_are_shown_and_written(interrupted, which, status):
+    ended, shown, told, report = interrupted(3, which)
+    assert ended == status
+    assert [one.name for one in report.remedies if one.measured] == ["fused-optimizer", "bf16-autocast"]
+    assert report.interrupted
+    assert report.findings[0].code == "trials-interrupted"
+    assert "2 of 3 had ended; not tried: compile." in report.findings[0].message
+    assert len(re.findall(r"fused-optimizer: 1\.25x .*measured", shown)) == 1
+    assert "trials-interrupted" in shown
+    assert "Wrote out.json" in told
+
+
+def test_a_signal_in_the_first_trial_leaves_what_the_script_as_it_is_showed(interrupted):
+    ended, _, _, report = interrupted(1, signal.SIGINT)
+    assert ended == 130
+    assert not any(one.measured for one in report.remedies)
+    assert {one.name for one in report.remedies} == {one.name for one in REMEDIES}
+
+
+def test_a_report_of_trials_that_all_ended_is_not_marked(tried):
+    _, report = tried(REMEDIES)
+    assert not report.interrupted
+
+
+@pytest.mark.parametrize(
+    ("step_s", "budget_s", "turns_s"),
+    [
+        (0.01, 600.0, MOST_TURNS * 2 * TURN_S),
+        (0.01, 6.0, 6.0),
+        (10.0, 6.0, FEWEST_TURNS * 2 * 2 * 10.0),
+        (1e-5, 600.0, MOST_TURNS * 2 * 500 * 1e-5),
+    ],
+)
+def test_turns_are_expected_to_take_what_their_rules_say(step_s, budget_s, turns_s):
+    assert expected_turns_s(step_s, budget_s) == pytest.approx(turns_s)
+
+
+def test_about_how_long_the_trials_take_is_told_before_them(tried, capsys):
+    tried(REMEDIES, ["fused-optimizer"])
+    told = capsys.readouterr().err
+    assert re.match(r"boundby: 1 trial takes about \d.* or less, an estimate: \d.* of turns, two starts", told)
+
+
+def test_long_estimates_are_told_in_minutes():
+    told = try_._how_long(4, 0.5, budget_s=60.0, start_s=30.0)
+    # Five trials, the best together among them, of 15 turns of two steps of each side and two starts.
+    assert "about 8 min or less" in told
+    assert "30 s of turns each" in told

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from boundby.remedies.ranking import FINEST, advice_for, after_trial, no_finer, with_predictions
 from boundby.remedies.turn_results import LEAST_FLOOR, Seen, Slice, measured, numerics
+from boundby.results.interval import interval
 from boundby.results.remedy import WORTH, Predicted, Remedy, ScriptFacts
 
 
@@ -189,6 +190,14 @@ def test_of_steps_on_another_device_nothing_is_predicted_which_is_said(sample_re
     assert found.remedies == ()
     assert found.findings[-1].code == "remedies-not-predicted"
     assert "cuda" in found.findings[-1].message
+
+
+def test_of_steps_that_took_far_longer_when_watched_nothing_is_predicted_which_is_said(sample_report):
+    report = dataclasses.replace(sample_report("overhead"), reconciliation=interval(20.52), remedies=())
+    found = with_predictions(report, ScriptFacts())
+    assert found.remedies == ()
+    assert found.findings[-1].code == "remedies-not-predicted"
+    assert "took far longer" in found.findings[-1].message
 
 
 def test_a_prediction_held_where_the_measured_value_lies_in_it():

@@ -1,4 +1,4 @@
-"""Runs `boundby` in forked processes that find torch imported already, which is most of a short run's time.
+"""Runs `boundby` in forked processes that find torch and boundby imported already, most of a short run's time.
 
 Reads requests, one JSON object a line: ``arguments``, ``cwd``, and the files ``stdout`` and ``stderr``. Answers each
 with a line that holds the exit status, negative for the signal that ended the process.
@@ -11,7 +11,15 @@ import json
 import os
 import sys
 
-MODULES = ("torch", "torch.optim", "torch.utils.data", "torch.profiler", "boundby.cli.run", "boundby.capture.session")
+from boundby.remedies.registry import all_remedies
+
+MODULES = (
+    *("torch", "torch.optim", "torch.utils.data", "torch.profiler"),
+    "torch._dynamo",  # which an optimizer's first step imports: as long again as torch itself
+    *("boundby.cli.main", "boundby.cli.run", "boundby.api", "boundby.machine.anchors", "boundby.machine.doctor"),
+    *("boundby.capture.script", "boundby.capture.session", "boundby.capture.recorder", "boundby.capture.join"),
+    *("boundby.bound.explain", "boundby.remedies.ranking", "boundby.report.terminal", "boundby.report.report_file"),
+)
 
 
 def run(arguments: list[str], cwd: str, stdout: str, stderr: str) -> None:
@@ -30,6 +38,7 @@ def run(arguments: list[str], cwd: str, stdout: str, stderr: str) -> None:
 def serve() -> None:
     for name in MODULES:
         importlib.import_module(name)
+    all_remedies()
     while line := sys.stdin.buffer.readline():
         request = json.loads(line)
         child = os.fork()

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from black_box import QUICK, Outcome, Runner, checked, words
+
+PLACE_OF_CEILINGS = (
+    "from boundby.machine.store import machine_key, machine_path;print(machine_path(machine_key(threads=None)))"
+)
 
 
 @pytest.fixture(scope="module")
@@ -182,8 +187,13 @@ def test_output_that_exists_is_kept_unless_forced(runner: Runner, tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
-def test_ceilings_file_that_is_damaged_is_measured_again_and_said_so(runner: Runner, first_stderr: str) -> None:
-    assert "damaged" in words(first_stderr)
-    kept = list(runner.cache.rglob("*.json"))
-    assert kept, "ceilings are kept as JSON in BOUNDBY_CACHE_DIR"
+def test_ceilings_file_that_is_damaged_is_measured_again_and_said_so(runner: Runner, tmp_path: Path) -> None:
+    anew = replace(runner, cache=tmp_path / "ceilings")
+    place = Path(anew.execute(("-c", PLACE_OF_CEILINGS)).text.strip())
+    place.parent.mkdir(parents=True)
+    place.write_text('{"schema": "boundby.mach')
+    first = anew.watched("loops.py", "mlp_sgd", fresh=True)
+    assert "damaged" in words(first.stderr)
+    kept = list(anew.cache.rglob("*.json"))
+    assert place in kept, "ceilings are kept as JSON in BOUNDBY_CACHE_DIR"
     assert all(json.loads(path.read_bytes())["ceilings"] for path in kept), "measured again and kept"

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from boundby.bound.budget_limits import budgets_for
+from boundby.bound.budget_limits import budgets_for, read_tolerance
 from boundby.results.budgets import Budget
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.files import read_file
 from boundby.results.language import tr
 
 NAME = "pyproject.toml"
-_KEYS = ("budgets",)
+_KEYS = ("budgets", "bytes_tolerance")
 
 
-def find_budgets(target: str | None) -> tuple[Budget, ...]:
-    """The budgets that a project has for a script or a module.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a project allows: its budgets, and by what part bytes may be above those of a baseline (None: not said)."""
+
+    budgets: tuple[Budget, ...] = ()
+    bytes_tolerance: float | None = None
+
+
+def find_limits(target: str | None) -> Limits:
+    """The limits that a project has for a script or a module.
 
     Looked for upwards from the script's folder, then from the working folder; the first pyproject.toml with a
-    ``[tool.boundby]`` table is the one. None is found: no budgets.
+    ``[tool.boundby]`` table is the one. None is found: no limits.
 
     Args:
         target: the script's path, or the module's name; None where neither is known.
@@ -38,8 +47,8 @@ def find_budgets(target: str | None) -> tuple[Budget, ...]:
             if table is not None:
                 below = script is not None and script.is_relative_to(folder)
                 name = script.relative_to(folder).as_posix() if script is not None and below else target
-                return _budgets(table, folder / NAME, name)
-    return ()
+                return _limits(table, folder / NAME, name)
+    return Limits()
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:
@@ -60,7 +69,7 @@ def _table(path: Path) -> Mapping[str, Any] | None:
     return table
 
 
-def _budgets(table: Mapping[str, Any], path: Path, target: str | None) -> tuple[Budget, ...]:
+def _limits(table: Mapping[str, Any], path: Path, target: str | None) -> Limits:
     for key in table:
         if key not in _KEYS:
             near = get_close_matches(key, _KEYS, n=1, cutoff=0.5)
@@ -73,7 +82,11 @@ def _budgets(table: Mapping[str, Any], path: Path, target: str | None) -> tuple[
     budgets = table.get("budgets", {})
     if not isinstance(budgets, Mapping):
         raise _not_a_table(path, "tool.boundby.budgets")
-    return budgets_for(budgets, target=target, source=f"{NAME} [tool.boundby.budgets]")
+    tolerance = table.get("bytes_tolerance")
+    return Limits(
+        budgets=budgets_for(budgets, target=target, source=f"{NAME} [tool.boundby.budgets]"),
+        bytes_tolerance=None if tolerance is None else read_tolerance(tolerance, source=f"{NAME} [tool.boundby]"),
+    )
 
 
 def _not_a_table(path: Path, name: str) -> BoundbyError:

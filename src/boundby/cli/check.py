@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from boundby.cli.options import detect_display, json_option, output_option_for
+from boundby.cli.options import detect_display, json_option, output_option_for, print_text
 from boundby.cli.run import EMBEDDED_DEFAULT, ScriptCommand, run_command
 from boundby.report.page_files import check_output, encoded_page, is_page
 from boundby.results.errors import EXIT_BUDGET, EXIT_DONE, EXIT_USAGE, BoundbyError
@@ -54,6 +54,11 @@ class _Step:
     help="Fail where a count is above that of FILE (.json), which is committed beside the code.",
 )
 @click.option("--update", is_flag=True, help="Write the counts of now to the baseline's FILE.")
+@click.option(
+    "--bytes-tolerance",
+    metavar="SHARE",
+    help="By how much bytes may be above the baseline's: 0.02 or 2%. Indices' values decide part of them.",
+)
 @output_option_for(": .json, or .html or .md for a page")
 @json_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[REPORT.json | SCRIPT [ARGS]...]")
@@ -61,6 +66,7 @@ def check_command(
     module: str | None,
     baseline_file: Path | None,
     update: bool,
+    bytes_tolerance: str | None,
     output: Path | None,
     force: bool,
     as_json: bool,
@@ -72,9 +78,10 @@ def check_command(
     a report that `boundby run -o` wrote; a SCRIPT is run first, as `boundby run --stop` does, writing nothing into the
     working folder. What is over is told with the source lines that made it grow.
     """
+    from boundby.bound.budget_limits import read_tolerance
     from boundby.bound.budgets import check_step
     from boundby.capture.script import check_target
-    from boundby.cli.budget_table import find_budgets
+    from boundby.cli.budget_table import find_limits
     from boundby.results.budgets import RATIOS
     from boundby.results.files import write_new
 
@@ -84,6 +91,7 @@ def check_command(
         raise click.UsageError(tr("Name a report or a script: boundby check REPORT.json, or boundby check SCRIPT."))
     if output is not None:
         check_output(output, force=force, formats=FORMATS)
+    tolerance = None if bytes_tolerance is None else read_tolerance(bytes_tolerance, source=tr("the command line"))
     kept = None if baseline_file is None else _read_baseline(baseline_file, update)
     saved = _saved_file(words, module)
     step = None if saved is None else _of_file(saved)
@@ -91,23 +99,25 @@ def check_command(
         check_target(_command_target(words, module))
     target = _target_of_words(words, module) if step is None else step.target
     _check_target(kept, target, baseline_file)
-    budgets = find_budgets(_script_of(target))
-    if not budgets and baseline_file is None:
+    limits = find_limits(_script_of(target))
+    tolerance = limits.bytes_tolerance if tolerance is None else tolerance
+    if not limits.budgets and baseline_file is None:
         raise _nothing_to_check(words)
     for option in _own_options_behind(words):
         click.echo(
             tr("boundby: {option} behind the script is the script's own, and not taken here", option=option), err=True
         )
     if step is None:
-        step = _of_script(words, module, target, measured=any(one.of in RATIOS for one in budgets))
+        step = _of_script(words, module, target, measured=any(one.of in RATIOS for one in limits.budgets))
     check = check_step(
         step.counted,
-        budgets,
+        limits.budgets,
         target=step.target,
         ratios=step.ratios,
         baseline=None if update else kept,
         torch=step.torch,
         device=step.device,
+        bytes_tolerance=tolerance or 0.0,
     )
     check = replace(check, notes=(*check.notes, *step.notes))
     if update and baseline_file is not None:
@@ -115,7 +125,7 @@ def check_command(
     if output is not None:
         write_new(output, _encoded(check, output), force)
         click.echo(tr("Wrote {path}", path=output), err=True)
-    _show(check, step, as_json=as_json, baseline_file=baseline_file, update=update)
+    _show(check, step, as_json=as_json, baseline_file=baseline_file, update=update, kept=kept)
     return EXIT_DONE if check.passed else EXIT_BUDGET
 
 
@@ -132,7 +142,8 @@ def _saved_file(words: tuple[str, ...], module: str | None) -> str | None:
 
 def _own_options_behind(words: tuple[str, ...]) -> list[str]:
     """Options of this command that stand behind the script, where they are the script's."""
-    return [name for word in words[1:] if (name := word.partition("=")[0]) in ("--baseline", "--update")]
+    own = ("--baseline", "--update", "--bytes-tolerance")
+    return [name for word in words[1:] if (name := word.partition("=")[0]) in own]
 
 
 def _nothing_to_check(words: tuple[str, ...]) -> BoundbyError:
@@ -211,12 +222,11 @@ def _of_script(words: tuple[str, ...], module: str | None, name: str, *, measure
 
     target = _command_target(words, module)
     click.echo(tr("boundby: running {target}", target=name), err=True)
-    found = explain_aside(target, measured=False)
-    step = _of_report(found.report, name, name, roots=(found.folder, str(Path.cwd())))
+    step = _of_report(explain_aside(target, measured=False), name, name, roots=(str(Path.cwd()),))
     if not measured:
         return step
     click.echo(tr("boundby: running {target} again, for its times", target=name), err=True)
-    return replace(step, ratios=measured_ratios(explain_aside(target, measured=True).report))
+    return replace(step, ratios=measured_ratios(explain_aside(target, measured=True)))
 
 
 def _of_file(name: str) -> _Step:
@@ -294,7 +304,9 @@ def _encoded(check: Check, output: Path) -> bytes:
     return encode_check(check) + b"\n"
 
 
-def _show(check: Check, step: _Step, *, as_json: bool, baseline_file: Path | None, update: bool) -> None:
+def _show(
+    check: Check, step: _Step, *, as_json: bool, baseline_file: Path | None, update: bool, kept: Baseline | None
+) -> None:
     if as_json:
         from boundby.results.budgets import encode_check
 
@@ -308,10 +320,11 @@ def _show(check: Check, step: _Step, *, as_json: bool, baseline_file: Path | Non
     moved = check.shrunk or any(one.failed and one.source == "baseline" for one in check.judgements)
     if baseline_file is not None and not update and moved:
         words = ["boundby", "check", "--baseline", str(baseline_file), "--update"]
-        following = f"{shlex.join(words)} {step.command}"
+        # With other arguments it would be a baseline of something else.
+        others = kept is not None and kept.target != step.target and _script_of(kept.target or "") is not None
+        following = f"{shlex.join(words)} {kept.target if kept is not None and others else step.command}"
     display = detect_display(sys.stdout)
     text = render_check(
-        check, width=display.width, color=display.color, unicode=display.unicode, next_command=following
+        check, width=display.width, color=display.color, unicode=display.unicode, update_command=following
     )
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    print_text(text)

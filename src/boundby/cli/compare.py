@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from boundby.cli.options import detect_display, json_option
+from boundby.cli.options import detect_display, json_option, print_text, working_folder
+from boundby.cli.report_files import read_saved
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.language import tr
 
@@ -38,7 +38,7 @@ def compare_command(a: Path, b: Path, across_machines: bool, as_json: bool) -> N
             tr("Name the other file."),
             status=EXIT_USAGE,
         )
-    comparison = _compared(_read(a), _read(b), across_machines)
+    comparison = _compared(read_saved(a), read_saved(b), across_machines)
     if as_json:
         from boundby.results.comparison import encode_comparison
 
@@ -52,20 +52,10 @@ def compare_command(a: Path, b: Path, across_machines: bool, as_json: bool) -> N
         width=display.width,
         color=display.color,
         unicode=display.unicode,
-        folder=_working_folder(),
+        folder=working_folder(),
         path_b=None if str(b) == "-" else str(b),
     )
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-
-
-def _read(path: Path) -> tuple[str, bytes]:
-    """What to call a file, and what it holds."""
-    from boundby.results.files import read_file
-
-    if str(path) == "-":
-        return tr("standard input"), sys.stdin.buffer.read()
-    return str(path), read_file(path)
+    print_text(text)
 
 
 def _compared(a: tuple[str, bytes], b: tuple[str, bytes], across_machines: bool) -> Comparison:
@@ -117,10 +107,3 @@ def _short_names(a: str, b: str) -> tuple[str, str]:
         if short[0] != short[1]:
             return short[0], short[1]
     return Path(a).name, Path(b).name
-
-
-def _working_folder() -> str | None:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return None

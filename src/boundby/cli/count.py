@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from boundby._version import __version__
-from boundby.cli.options import detect_display, json_option, output_option
+from boundby.cli.options import detect_display, json_option, output_option, print_text
 from boundby.results.errors import BoundbyError
 from boundby.results.language import tr
 
@@ -146,8 +146,7 @@ def _show(
         depth=depth,
         next_command=_next_command(file, target, written=output is not None),
     )
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    print_text(text)
 
 
 def _next_command(file: CountFile, target: FactoryTarget, *, written: bool) -> str:

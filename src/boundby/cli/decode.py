@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from boundby.cli.options import detect_display, json_option, output_option_for
+from boundby.cli.options import detect_display, json_option, output_option_for, print_text
 from boundby.report.page_files import check_output, encoded_page, is_page
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.language import tr
@@ -130,8 +130,7 @@ def decode_command(
         unicode=display.unicode,
         default_hardware=hardware is None,
     )
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    print_text(text)
 
 
 def _hardware(name: str | None) -> Hardware:
@@ -140,9 +139,9 @@ def _hardware(name: str | None) -> Hardware:
 
     if name != _HERE:
         return find_hardware(_DEFAULT_HARDWARE if name is None else name)
-    from boundby.cli.measuring_progress import measuring_progress
+    from boundby.cli.measuring_progress import measuring_progress, say_damaged
     from boundby.machine.ensure import ensure_machine
 
     with measuring_progress(at_most_s=20) as progress:
-        machine = ensure_machine(progress=progress)
+        machine = ensure_machine(progress=progress, notice=say_damaged)
     return hardware_from_machine(machine, name=tr("this machine"))

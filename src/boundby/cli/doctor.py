@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from boundby.cli.options import detect_display, json_option, output_option
+from boundby.cli.options import detect_display, json_option, output_option, print_text
 from boundby.results.language import tr
 
 
@@ -40,5 +40,4 @@ def doctor_command(as_json: bool, output: Path | None, force: bool) -> None:
         return
     display = detect_display(sys.stdout)
     text = render_examination(examination, width=display.width, color=display.color, unicode=display.unicode)
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    print_text(text)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from boundby._version import __version__
-from boundby.cli.options import detect_display, output_option_for
+from boundby.cli.options import detect_display, output_option_for, print_text
 from boundby.report.page_files import check_output, encoded_page
 from boundby.results.language import language, tr, trn
 
@@ -65,7 +66,7 @@ def lab_command(
     display = detect_display(sys.stdout)
     paper = Paper(width=display.width, color=display.color, unicode=display.unicode)
     if name is None:
-        _print(_listing(paper))
+        print_text(_listing(paper))
         return
     from boundby.labs.lab import Settings, chosen_entries, lab_device, lab_named, run_demonstrations
     from boundby.report.lab_text import render_demonstration, render_opening
@@ -84,16 +85,16 @@ def lab_command(
     timed = measured or any(entry.is_timed for entry in entries)
     told = _machine_line(machine, threads, settings.device) if timed else ""
     smaller = any(entry.quick_sizes for entry in entries)
-    _print(render_opening(lab.title(), told, paper, quick=quick, smaller=smaller))
+    print_text(render_opening(lab.title(), told, paper, quick=quick, smaller=smaller))
     done = []
     with _Bar() as bar:
         for demonstration in run_demonstrations(lab, settings, numbers, progress=bar.advance):
             bar.clear()
-            _print(render_demonstration(demonstration, paper))
+            print_text(render_demonstration(demonstration, paper))
             done.append(demonstration)
     if output is not None:
         _write(output, force, lab, settings, machine, threads, done, told=told, smaller=smaller)
-    _print(_next_command(lab, output))
+    print_text(_next_command(lab, output))
 
 
 def parse_launch_costs(text: str | None) -> tuple[tuple[float, ...], bool]:
@@ -169,7 +170,8 @@ def _write(
     if output.suffix.lower() == ".json":
         from boundby.results.lab import encode_lab
 
-        data = encode_lab(_result(lab, settings, machine, threads, done)) + b"\n"
+        result = _result(lab, settings, machine, threads, done)
+        data = encode_lab(replace(result, timed_on=told, smaller=smaller)) + b"\n"
     else:
         from boundby.report.lab_document import lab_document
 
@@ -182,7 +184,8 @@ def _write(
 def _result(
     lab: Lab, settings: Settings, machine: MachineDescription, threads: int | None, done: list[Demonstration]
 ) -> LabResult:
-    from boundby.results.lab import LabDemonstration, LabLine, LabResult
+    from boundby.report.lab_file import saved_demonstration
+    from boundby.results.lab import LabResult
     from boundby.results.report import Tool
 
     return LabResult(
@@ -193,16 +196,8 @@ def _result(
         language=language(),
         tool=Tool(name="boundby", version=__version__, command=("boundby", *sys.argv[1:])),
         machine=machine,
-        demonstrations=tuple(
-            LabDemonstration(
-                number=one.number,
-                name=one.name,
-                title=one.title,
-                data=dict(one.shown.data),
-                observations=tuple(LabLine(text=line.text, timed=line.timed) for line in one.shown.observations),
-            )
-            for one in done
-        ),
+        demonstrations=tuple(map(saved_demonstration, done)),
+        title=lab.title(),
     )
 
 
@@ -224,12 +219,6 @@ def _next_command(lab: Lab, output: Path | None) -> str:
     else:
         command = f"boundby lab {after[0]}" if after else "boundby run SCRIPT"
     return f"\n{tr('Next')}     {command}\n"
-
-
-def _print(text: str) -> None:
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    sys.stdout.flush()
 
 
 class _Bar:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from boundby.cli.options import detect_display, json_option, output_option_for
+from boundby.cli.options import detect_display, json_option, output_option_for, print_text
 from boundby.report.page_files import check_output, encoded_page, is_page
 from boundby.results.language import tr
 
@@ -46,7 +46,7 @@ def machine_command(
     torch as your scripts use it, and beside them what native code reaches. The result is kept and used by
     `boundby run`.
     """
-    from boundby.cli.measuring_progress import measuring_progress
+    from boundby.cli.measuring_progress import measuring_progress, say_damaged
     from boundby.machine.ensure import ensure_machine
     from boundby.report.machine_table import render_machine
     from boundby.results.machine_file import encode_machine
@@ -57,14 +57,16 @@ def machine_command(
         check_output(output, force=force, formats=FORMATS)
     mode: Mode = "quick" if quick else "full" if full else "default"
     with measuring_progress(at_most_s=AT_MOST_S[mode]) as progress:
-        machine = ensure_machine(threads=threads, again=again, mode=mode, device=device, progress=progress)
+        machine = ensure_machine(
+            threads=threads, again=again, mode=mode, device=device, progress=progress, notice=say_damaged
+        )
     if output is not None:
         write_machine(machine, output, force=force)
     if as_json:
         click.echo(encode_machine(machine))
         return
     display = detect_display(sys.stdout)
-    sys.stdout.write(render_machine(machine, width=display.width, color=display.color, unicode=display.unicode))
+    print_text(render_machine(machine, width=display.width, color=display.color, unicode=display.unicode))
 
 
 def write_machine(machine: Machine, output: Path, *, force: bool) -> None:

@@ -15,10 +15,9 @@ import click
 
 from boundby._version import __version__
 from boundby.cli.options import language_option, writable_language
-from boundby.results.errors import EXIT_DONE, EXIT_ERROR, BoundbyError
+from boundby.results.errors import EXIT_DONE, EXIT_ERROR, EXIT_INTERRUPTED, BoundbyError
 from boundby.results.language import choose_language, environment_language, tr
 
-EXIT_INTERRUPTED = 130
 # What a shell reports for a program that SIGPIPE ended, as it ends other programs whose reader went away.
 EXIT_BROKEN_PIPE = 141
 

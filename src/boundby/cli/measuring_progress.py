@@ -6,7 +6,19 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from boundby.machine.ensure import measuring_notice
 from boundby.results.language import tr
+from boundby.results.machine import Finding
+
+
+def say_damaged(finding: Finding) -> None:
+    """Tell, on stderr, that the kept ceilings are damaged, and so why they are measured again."""
+    _say(f"{finding.message} [{finding.code}]")
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        print(f"boundby: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -23,11 +35,7 @@ def measuring_progress(*, at_most_s: int = 20) -> Iterator[Callable[[float, str]
             nonlocal said
             if not said:
                 said = True
-                text = tr(
-                    "boundby: measuring this machine's ceilings, which are then kept (up to {at_most_s} s)",
-                    at_most_s=at_most_s,
-                )
-                print(text, file=sys.stderr, flush=True)
+                _say(measuring_notice(at_most_s))
 
         yield say
         return

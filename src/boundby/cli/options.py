@@ -158,6 +158,17 @@ def print_report(report: Report, *, stream: IO[str] | None = None, next_command:
         folder=working_folder(),
         next_command=next_command,
     )
+    print_text(text, stream=out)
+
+
+def print_text(text: str, *, stream: IO[str] | None = None) -> None:
+    """Prints text as it is; what ``stream`` has no character for becomes an escape.
+
+    Args:
+        text: lines that end in a newline.
+        stream: where to print; standard output where None.
+    """
+    out = sys.stdout if stream is None else stream
     encoding = getattr(out, "encoding", None) or "utf-8"
     out.write(text.encode(encoding, "backslashreplace").decode(encoding))
     out.flush()

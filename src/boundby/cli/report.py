@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from boundby.cli.options import output_option_for, working_folder
-from boundby.cli.report_files import confidential_option
+from boundby.cli.report_files import check_confidential, check_shown, confidential_option, read_saved
 from boundby.report.page_files import PAGE_FORMATS, check_output, encoded_page
 from boundby.results.errors import BoundbyError
-from boundby.results.files import decode_header, read_file, write_new
+from boundby.results.files import decode_header, write_new
 from boundby.results.language import tr
 
 if TYPE_CHECKING:
     from boundby.report.document import Document
 
-_REPORT = "boundby.report"
-_SCHEMAS = (_REPORT, "boundby.machine", "boundby.sweep", "boundby.scaling", "boundby.decode")
+_SCHEMAS = (
+    "boundby.report",
+    "boundby.machine",
+    "boundby.sweep",
+    "boundby.scaling",
+    "boundby.check",
+    "boundby.lab",
+    "boundby.decode",
+)
+# These have no page; the terminal shows them.
+_ON_TERMINAL = ("boundby.counts", "boundby.comparison", "boundby.doctor")
 
 
 @click.command("report")
@@ -30,12 +38,10 @@ _SCHEMAS = (_REPORT, "boundby.machine", "boundby.sweep", "boundby.scaling", "bou
 def report_command(file: Path, output: Path | None, force: bool, opened: bool, confidential: bool) -> None:
     """Make a page of a saved file: one HTML file that works without a network, or Markdown.
 
-    FILE.json is what `-o` of `run`, `try`, `machine`, `sweep`, `scaling` or `decode` wrote; - reads standard input.
+    FILE.json is what `-o` of `run`, `try`, `machine`, `sweep`, `scaling`, `check`, `lab` or `decode` wrote; - reads
+    standard input.
     """
-    if str(file) == "-":
-        name, data = tr("standard input"), sys.stdin.buffer.read()
-    else:
-        name, data = str(file), read_file(file)
+    name, data = read_saved(file)
     page = output or _page_beside(file)
     check_output(page, force=force, formats=PAGE_FORMATS)
     document = _document(data, name, confidential=confidential)
@@ -59,15 +65,8 @@ def _document(data: bytes, name: str, *, confidential: bool) -> Document:
         BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
     """
     schema = decode_header(data, name=name).schema
-    if confidential and schema != _REPORT:
-        raise click.UsageError(
-            tr(
-                "{option} is for reports; {name} has the schema {schema}.",
-                option="--confidential",
-                name=name,
-                schema=repr(schema),
-            )
-        )
+    check_shown(schema, name, _SCHEMAS, otherwise=_ON_TERMINAL)
+    check_confidential(confidential, schema, name)
     match schema:
         case "boundby.report":
             from boundby.report.report_document import report_document
@@ -89,22 +88,21 @@ def _document(data: bytes, name: str, *, confidential: bool) -> Document:
             from boundby.results.scaling import decode_scaling
 
             return scaling_document(decode_scaling(data, name=name))
-        case "boundby.decode":
+        case "boundby.check":
+            from boundby.report.check_document import check_document
+            from boundby.results.budgets import decode_check
+
+            return check_document(decode_check(data, name=name))
+        case "boundby.lab":
+            from boundby.report.lab_file import lab_page
+            from boundby.results.lab import decode_lab
+
+            return lab_page(decode_lab(data, name=name), name=name)
+        case _:
             from boundby.llm.decode_file import decode_estimate
             from boundby.report.decode_document import decode_document
 
             return decode_document(decode_estimate(data, name=name))
-        case _:
-            raise BoundbyError(
-                "unknown-schema",
-                tr(
-                    "{name} has the schema {schema}; pages are made of {schemas}.",
-                    name=name,
-                    schema=repr(schema),
-                    schemas=", ".join(_SCHEMAS),
-                ),
-                tr("Show it on the terminal instead: {command}.", command="boundby show FILE"),
-            )
 
 
 def _open(page: Path) -> None:

@@ -1,15 +1,20 @@
-"""Options of the commands that write a report, and the command that shows what was written."""
+"""What the commands share that write a report or read a saved file: options, refusals, the command that shows it."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from boundby.cli.options import output_option_for
+from boundby.results.errors import BoundbyError
+from boundby.results.files import read_file
+from boundby.results.language import tr
+from boundby.results.report import SCHEMA as REPORT_SCHEMA
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -24,6 +29,68 @@ def confidential_option(function: _Function) -> _Function:
         is_flag=True,
         help="Leave paths, source lines and names of the script out of what -o and --json write.",
     )(function)
+
+
+def read_saved(file: Path) -> tuple[str, bytes]:
+    """What to call a file in errors, and what it holds; ``-`` is standard input.
+
+    Raises:
+        BoundbyError: ``no-such-file`` or ``unreadable-file``.
+    """
+    if str(file) == "-":
+        return tr("standard input"), sys.stdin.buffer.read()
+    return str(file), read_file(file)
+
+
+def check_confidential(confidential: bool, schema: object, name: str) -> None:
+    """Refuses ``--confidential`` for a file that is no report.
+
+    Raises:
+        click.UsageError: that it was given.
+    """
+    if confidential and schema != REPORT_SCHEMA:
+        raise click.UsageError(
+            tr(
+                "{option} is for reports; {name} has the schema {schema}.",
+                option="--confidential",
+                name=name,
+                schema=repr(schema),
+            )
+        )
+
+
+def check_shown(schema: object, name: str, shown: Sequence[str], *, otherwise: Sequence[str] = ()) -> None:
+    """Refuses a file that the command does not show.
+
+    Args:
+        schema: what the file says it is.
+        name: what to call it in an error.
+        shown: the schemas that the command shows.
+        otherwise: those that `boundby show` shows beside them.
+
+    Raises:
+        BoundbyError: ``unknown-schema``, with what to do with such a file.
+    """
+    if schema in shown:
+        return
+    told = tr(
+        "{name} has the schema {schema}; this command reads {schemas}.",
+        name=name,
+        schema=repr(schema),
+        schemas=", ".join(shown),
+    )
+    if schema in otherwise:
+        advice = tr("Show it on the terminal instead: {command}.", command="boundby show FILE")
+    elif schema == "boundby.baseline":
+        told = tr(
+            "{name} is a baseline of `boundby check`: the counts that a step is held against, and no report.", name=name
+        )
+        advice = tr("Hold a step against it: {command}.", command="boundby check --baseline FILE SCRIPT")
+    elif schema == "boundby.validation":
+        advice = tr("Make it again: {command}.", command="boundby validate")
+    else:
+        advice = tr("Give a file that `boundby run -o FILE.json` or another command of boundby's wrote.")
+    raise BoundbyError("unknown-schema", told, advice)
 
 
 def show_command_for(output: Path | None) -> str | None:

@@ -20,7 +20,7 @@ from boundby.cli.report_files import confidential_option, report_output_option, 
 from boundby.cli.trace_files import checked_trace_file, trace_option, write_trace
 from boundby.report.page_files import is_page
 from boundby.results.errors import EXIT_DONE, EXIT_ERROR, BoundbyError
-from boundby.results.language import tr
+from boundby.results.language import tr, trn
 
 if TYPE_CHECKING:
     from boundby.capture.script import Outcome, Target
@@ -92,7 +92,7 @@ def run_command(
     """
     from boundby.capture.schedule import checked_limits
     from boundby.capture.script import Target, check_target, split_command
-    from boundby.report.report_file import check_report_file, shown_report, write_report_file
+    from boundby.report.report_file import check_report_file
 
     limits = checked_limits(warmup=warmup, timed=steps, watched=watch)
     own_script = not words and module is None
@@ -116,48 +116,95 @@ def run_command(
     from boundby.api import speed_probes
     from boundby.capture.session import Session
 
-    errors = _own_stderr()
     session = Session(limits=limits, stop=stop, probes=speed_probes)
+    asked = _Asked(
+        target=target,
+        machine=machine,
+        other=other,
+        output=output,
+        force=force,
+        trace_file=trace_file,
+        confidential=confidential,
+        as_json=as_json,
+        on_output=own_script,
+        folder=folder,
+        path=path,
+        command=("boundby", *arguments),
+        errors=_own_stderr(),
+    )
     with _output_apart(as_json) as results:
-        outcome = _run(session, target)
+        outcome = _run(session, asked, results)
     if session.foreign_process:
         _end(outcome.status)
-    status = outcome.status
     try:
-        try:
-            trace = session.trace()
-            report = _explained(session, trace, target, outcome, machine, ("boundby", *arguments), other)
-            text = shown_report(report, confidential=confidential).to_json() if as_json else None
-            if output is not None:
-                with _import_path(path):
-                    write_report_file(report, output, force=force, confidential=confidential, folder=folder)
-                if is_page(output):
-                    errors.write(tr("Wrote {file}", file=_shown(output)) + "\n")
-        except (BoundbyError, BrokenPipeError):
-            raise
-        except Exception as error:
-            raise _internal_error(error) from error
-        if text is not None:
-            results.write(text + "\n")
-            results.flush()
-        else:
-            with _import_path(path):
-                print_report(
-                    report,
-                    stream=results if own_script else errors,
-                    next_command=show_command_for(None if output is None else _shown(output)),
-                )
-        if trace_file is not None and trace is not None:
-            with _import_path(path):
-                write_trace(trace, trace_file, name=target.name, force=force, folder=folder)
-            errors.write(tr("Wrote {file}", file=_shown(trace_file)) + "\n")
+        _tell(asked, session, outcome, results)
     except BoundbyError as error:
-        if status == EXIT_DONE:
+        if outcome.status == EXIT_DONE:
             raise
-        errors.write(f"boundby: {error.message} [{error.code}]\n")
+        _write_error(error, asked.errors)
     finally:
-        errors.flush()
-    _end(status)
+        asked.errors.flush()
+    _end(outcome.status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What the command line asks for, and where it came from; ``errors`` is standard error as it was then."""
+
+    target: Target
+    machine: Any
+    other: _MachineFile | None
+    output: Path | None
+    force: bool
+    trace_file: Path | None
+    confidential: bool
+    as_json: bool
+    on_output: bool
+    folder: str | None
+    path: tuple[str, ...]
+    command: tuple[str, ...]
+    errors: IO[str]
+
+
+def _tell(asked: _Asked, session: Session, outcome: Outcome, results: IO[str]) -> None:
+    """Make the report, and show and write it as asked.
+
+    Raises:
+        BoundbyError: there is nothing to report, or a file cannot be written.
+        BrokenPipeError: nobody reads the output any more.
+    """
+    from boundby.report.report_file import shown_report, write_report_file
+
+    errors, output, target = asked.errors, asked.output, asked.target
+    try:
+        trace = session.trace()
+        report = _explained(session, trace, target, outcome, asked.machine, asked.command, asked.other)
+        text = shown_report(report, confidential=asked.confidential).to_json() if asked.as_json else None
+        if output is not None:
+            with _import_path(asked.path):
+                write_report_file(
+                    report, output, force=asked.force, confidential=asked.confidential, folder=asked.folder
+                )
+            if is_page(output):
+                errors.write(tr("Wrote {file}", file=_shown(output)) + "\n")
+    except (BoundbyError, BrokenPipeError):
+        raise
+    except Exception as error:
+        raise _internal_error(error) from error
+    if text is not None:
+        results.write(text + "\n")
+        results.flush()
+    else:
+        with _import_path(asked.path):
+            print_report(
+                report,
+                stream=results if asked.on_output else errors,
+                next_command=show_command_for(None if output is None else _shown(output)),
+            )
+    if asked.trace_file is not None and trace is not None:
+        with _import_path(asked.path):
+            write_trace(trace, asked.trace_file, name=target.name, force=asked.force, folder=asked.folder)
+        errors.write(tr("Wrote {file}", file=_shown(asked.trace_file)) + "\n")
 
 
 @contextmanager
@@ -187,14 +234,55 @@ def _end(status: int) -> NoReturn:
     sys.exit(status)
 
 
-def _run(session: Session, target: Target) -> Outcome:
-    from boundby.capture.script import run_target
+def _run(session: Session, asked: _Asked, results: IO[str]) -> Outcome:
+    from boundby.capture.quick_exit import before_quick_exit
+    from boundby.capture.script import Outcome, run_target
+
+    def tell(status: int) -> int:
+        session.disarm()
+        outcome = Outcome(status=status & 0xFF)
+        try:
+            with _torch_as_at_first(session):
+                _tell(asked, session, outcome, results)
+        except BoundbyError as error:
+            _write_error(error, asked.errors)
+            return outcome.status or error.status
+        finally:
+            asked.errors.flush()
+        return status
+
+    def tell_no_more() -> None:
+        _write_error(
+            BoundbyError(
+                "ended-at-once",
+                tr("another thread of the script ended the process by os._exit, so there is no report"),
+            ),
+            asked.errors,
+        )
 
     session.arm()
     try:
-        return run_target(target)
+        with before_quick_exit(tell, tell_no_more=tell_no_more):
+            return run_target(asked.target)
     finally:
         session.disarm()  # never raises: what goes wrong in it becomes a finding
+
+
+def _write_error(error: BoundbyError, errors: IO[str]) -> None:
+    errors.write(f"boundby: {error.message} [{error.code}]\n")
+    errors.flush()
+
+
+@contextmanager
+def _torch_as_at_first(session: Session) -> Iterator[None]:
+    """Without the modes that the script is in the middle of, which probes are not to run under."""
+    if not session.torch_seen:
+        yield
+        return
+    import torch
+
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+        yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,13 +329,36 @@ def _explained(
     if other is None:
         from boundby.remedies.ranking import with_predictions
 
-        return with_predictions(explain_trace(trace, machine, command=command), session.facts())
+        report = with_predictions(explain_trace(trace, machine, command=command), session.facts())
+        return _told_ended(report, outcome, session)
     try:
-        return explain_trace(trace, machine, command=command, elsewhere=other.machine, elsewhere_name=other.name)
+        report = explain_trace(trace, machine, command=command, elsewhere=other.machine, elsewhere_name=other.name)
     except BoundbyError as error:
         # The script has run, and what was seen of it here is worth having all the same.
         cannot = Finding(code=error.code, message=error.message, advice=error.advice)
-        return explain_trace(replace(trace, findings=(cannot, *trace.findings)), machine, command=command)
+        report = explain_trace(replace(trace, findings=(cannot, *trace.findings)), machine, command=command)
+    return _told_ended(report, outcome, session)
+
+
+def _told_ended(report: Report, outcome: Outcome, session: Session) -> Report:
+    """The report, its first sentence saying first where the script failed or was interrupted."""
+    from dataclasses import replace
+
+    from boundby.report.report_words import followed
+
+    if outcome.status == EXIT_DONE:
+        return report
+    count = session.events_seen // max(1, report.step.events_per_step)
+    steps = trn("{count} step", "{count} steps", count)
+    if session.ended:  # nobody counts on
+        steps = tr("{steps} or more", steps=steps)
+    if outcome.status == -signal.SIGINT:
+        said = tr("The script was interrupted after {steps}.", steps=steps)
+    else:
+        said = tr(
+            "The script ended early, with status {status} after {steps}.", status=str(outcome.status), steps=steps
+        )
+    return replace(report, verdict=replace(report.verdict, sentence=followed(said, report.verdict.sentence)))
 
 
 def _standing(machine: Machine) -> tuple[Finding, ...]:
@@ -271,6 +382,7 @@ def _internal_error(error: Exception) -> BoundbyError:
 
 def check_seen(session: Session, trace: Trace | None, target: Target, outcome: Outcome) -> None:
     """Say plainly why there is nothing to report."""
+    from boundby.capture.marks import how_to_mark
 
     def seen_only(what: str) -> str:
         if outcome.status == EXIT_DONE:
@@ -292,7 +404,7 @@ def check_seen(session: Session, trace: Trace | None, target: Target, outcome: O
         raise BoundbyError(
             "no-steps",
             seen_only(tr("no step was found: no optimizer stepped and no module was called")),
-            tr("Mark the step yourself: {code}", code="with boundby.step(): ..."),
+            how_to_mark(),
         )
     if seen == 1:
         raise BoundbyError(
@@ -311,11 +423,11 @@ def check_seen(session: Session, trace: Trace | None, target: Target, outcome: O
 
 
 def _machine(threads: int | None) -> Any:
-    from boundby.cli.measuring_progress import measuring_progress
+    from boundby.cli.measuring_progress import measuring_progress, say_damaged
     from boundby.machine.ensure import ensure_machine
 
     with measuring_progress() as progress:
-        return ensure_machine(threads=threads, progress=progress)
+        return ensure_machine(threads=threads, progress=progress, notice=say_damaged)
 
 
 def _shown(output: Path) -> Path:

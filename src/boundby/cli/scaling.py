@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from boundby._version import __version__
-from boundby.cli.options import detect_display, json_option, output_option_for
+from boundby.cli.options import detect_display, json_option, output_option_for, print_text
 from boundby.cli.run import ScriptCommand
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.language import tr
@@ -126,7 +126,7 @@ def _of_laws(serial: str, counts: tuple[int | None, ...] | None) -> Scaling:
 def _of_given(given: str, counts: tuple[int | None, ...] | None) -> Scaling:
     from boundby.results.files import read_file
     from boundby.results.scaling import SCHEMA, decode_scaling
-    from boundby.scaling.given import given_points, read_pairs, read_rows
+    from boundby.scaling.given import MOST_BYTES, given_points, read_pairs, read_rows
     from boundby.scaling.summary import scaling_of
 
     more = _finite(counts)
@@ -136,8 +136,8 @@ def _of_given(given: str, counts: tuple[int | None, ...] | None) -> Scaling:
         return scaling_of(given_points(read_pairs(given)), origin="given", more=more)
     if not Path(given).exists() and not Path(given).suffix:
         read_pairs(given)  # what was meant for pairs is told what is wrong with them
-    _check_size(Path(given))
-    data = read_file(Path(given))
+    advice = tr("Give a CSV or JSON file of some speed-ups.")
+    data = read_file(Path(given), most_bytes=MOST_BYTES, advice=advice)
     if f'"{SCHEMA}"'.encode() in data[:200]:
         kept = decode_scaling(data, name=given)
         if not more or not kept.points:
@@ -151,22 +151,6 @@ def _of_given(given: str, counts: tuple[int | None, ...] | None) -> Scaling:
             more=more,
         )
     return scaling_of(given_points(read_rows(data, name=given)), origin="given", target=given, more=more)
-
-
-def _check_size(path: Path) -> None:
-    from boundby.scaling.given import MOST_BYTES
-
-    if path.is_file() and path.stat().st_size > MOST_BYTES:
-        raise BoundbyError(
-            "file-too-large",
-            tr(
-                "{path} has {number} bytes, more than any list of speed-ups.",
-                path=path,
-                number=f"{path.stat().st_size:,}",
-            ),
-            tr("Give a CSV or JSON file of some speed-ups."),
-            status=EXIT_USAGE,
-        )
 
 
 def _measured(
@@ -327,5 +311,4 @@ def _print(result: Scaling, next_command: str) -> None:
     text = render_scaling(
         result, width=display.width, color=display.color, unicode=display.unicode, next_command=next_command
     )
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    print_text(text)

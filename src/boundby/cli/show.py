@@ -1,17 +1,32 @@
-"""`boundby show`: a saved report or machine on the terminal again, or written anew; needs neither torch nor numpy."""
+"""`boundby show`: a saved file on the terminal again, or written anew; needs neither torch nor numpy."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple, TypedDict
 
 import click
 
-from boundby.cli.options import Display, detect_display, json_option, print_report, working_folder
-from boundby.cli.report_files import confidential_option, report_output_option
-from boundby.results.files import check_writable, decode_header, decode_report, read_file, write_new
+from boundby.cli.options import Display, detect_display, json_option, print_report, print_text, working_folder
+from boundby.cli.report_files import (
+    check_confidential,
+    check_shown,
+    confidential_option,
+    read_saved,
+    report_output_option,
+)
+from boundby.results.files import check_writable, decode_header, decode_report, write_new
 from boundby.results.language import tr
+from boundby.results.report import SCHEMA as REPORT_SCHEMA
+
+
+class _Read(NamedTuple):
+    """A saved file that was read: written anew, and what shows it."""
+
+    encoded: bytes
+    render: Callable[[Display], str]
 
 
 @click.command("show")
@@ -20,35 +35,22 @@ from boundby.results.language import tr
 @report_output_option
 @confidential_option
 def show_command(file: Path, as_json: bool, output: Path | None, force: bool, confidential: bool) -> None:
-    """Show a saved report again.
+    """Show a saved report, or another saved result, again.
 
-    FILE is what `-o` of `run`, `try`, `machine`, `count`, `sweep` or `doctor` wrote; - reads standard input. With -o it
-    is written anew, a machine also as a picture (.svg).
+    FILE is what `-o` of a command wrote, or `--json`; - reads standard input. With -o it is written anew, a report also
+    as a page (.html, .md), a machine also as a picture (.svg).
     """
-    if str(file) == "-":
-        name, data = tr("standard input"), sys.stdin.buffer.read()
-    else:
-        name, data = str(file), read_file(file)
+    name, data = read_saved(file)
     schema = decode_header(data, name=name).schema
-    shown = {
-        "boundby.machine": _show_machine,
-        "boundby.counts": _show_counts,
-        "boundby.doctor": _show_examination,
-        "boundby.sweep": _show_sweep,
-    }.get(schema)
-    if shown is None:
+    if schema == REPORT_SCHEMA:
         _show_report(data, name, as_json, output, force, confidential)
-    elif confidential:
-        raise click.UsageError(
-            tr(
-                "{option} is for reports; {name} has the schema {schema}.",
-                option="--confidential",
-                name=name,
-                schema=repr(schema),
-            )
-        )
+        return
+    check_shown(schema, name, (REPORT_SCHEMA, _MACHINE, *_READERS))
+    check_confidential(confidential, schema, name)
+    if schema == _MACHINE:
+        _show_machine(data, name, as_json, output, force)
     else:
-        shown(data, name, as_json, output, force)
+        _show_again(_READERS[schema](data, name), as_json, output, force)
 
 
 def _show_report(data: bytes, name: str, as_json: bool, output: Path | None, force: bool, confidential: bool) -> None:
@@ -84,68 +86,106 @@ def _show_machine(data: bytes, name: str, as_json: bool, output: Path | None, fo
     from boundby.report.machine_table import render_machine
 
     display = detect_display(sys.stdout)
-    _write(render_machine(machine, width=display.width, color=display.color, unicode=display.unicode))
+    print_text(render_machine(machine, width=display.width, color=display.color, unicode=display.unicode))
 
 
-def _show_counts(data: bytes, name: str, as_json: bool, output: Path | None, force: bool) -> None:
+def _counts(data: bytes, name: str) -> _Read:
     from boundby.report.count_table import render_counts
     from boundby.results.count_file import decode_counts, encode_counts
 
     counts = decode_counts(data, name=name)
-    _show_again(
-        encode_counts(counts),
-        lambda display: render_counts(
-            counts, width=display.width, color=display.color, unicode=display.unicode, next_command="boundby count"
-        ),
-        as_json,
-        output,
-        force,
-    )
+    return _Read(encode_counts(counts), lambda on: render_counts(counts, next_command="boundby count", **_paper_of(on)))
 
 
-def _show_examination(data: bytes, name: str, as_json: bool, output: Path | None, force: bool) -> None:
+def _examination(data: bytes, name: str) -> _Read:
     from boundby.report.doctor_page import render_examination
     from boundby.results.doctor import decode_examination, encode_examination
 
-    examination = decode_examination(data, name=name)
-    _show_again(
-        encode_examination(examination),
-        lambda display: render_examination(
-            examination, width=display.width, color=display.color, unicode=display.unicode
-        ),
-        as_json,
-        output,
-        force,
-    )
+    found = decode_examination(data, name=name)
+    return _Read(encode_examination(found), lambda on: render_examination(found, **_paper_of(on)))
 
 
-def _show_sweep(data: bytes, name: str, as_json: bool, output: Path | None, force: bool) -> None:
+def _sweep(data: bytes, name: str) -> _Read:
     from boundby.report.sweep_page import render_sweep
     from boundby.results.sweep import decode_sweep, encode_sweep
 
     sweep = decode_sweep(data, name=name)
-    _show_again(
-        encode_sweep(sweep),
-        lambda display: render_sweep(sweep, width=display.width, color=display.color, unicode=display.unicode),
-        as_json,
-        output,
-        force,
+    return _Read(encode_sweep(sweep), lambda on: render_sweep(sweep, **_paper_of(on)))
+
+
+def _scaling(data: bytes, name: str) -> _Read:
+    from boundby.report.scaling_page import render_scaling
+    from boundby.results.scaling import decode_scaling, encode_scaling
+
+    scaling = decode_scaling(data, name=name)
+    return _Read(encode_scaling(scaling), lambda on: render_scaling(scaling, **_paper_of(on)))
+
+
+def _comparison(data: bytes, name: str) -> _Read:
+    from boundby.report.compare_page import render_comparison
+    from boundby.results.comparison import decode_comparison, encode_comparison
+
+    found = decode_comparison(data, name=name)
+    return _Read(
+        encode_comparison(found), lambda on: render_comparison(found, folder=working_folder(), **_paper_of(on))
     )
 
 
-def _show_again(
-    encoded: bytes, render: Callable[[Display], str], as_json: bool, output: Path | None, force: bool
-) -> None:
+def _check(data: bytes, name: str) -> _Read:
+    from boundby.report.check_page import render_check
+    from boundby.results.budgets import decode_check, encode_check
+
+    check = decode_check(data, name=name)
+    return _Read(encode_check(check), lambda on: render_check(check, **_paper_of(on)))
+
+
+def _estimate(data: bytes, name: str) -> _Read:
+    from boundby.llm.decode_file import decode_estimate, encode_estimate
+    from boundby.report.decode_page import render_decode
+
+    found = decode_estimate(data, name=name)
+    return _Read(encode_estimate(found), lambda on: render_decode(found, default_hardware=False, **_paper_of(on)))
+
+
+def _lab(data: bytes, name: str) -> _Read:
+    from boundby.report.lab_file import render_lab
+    from boundby.report.lab_text import Paper
+    from boundby.results.lab import decode_lab, encode_lab
+
+    result = decode_lab(data, name=name)
+    return _Read(encode_lab(result), lambda on: render_lab(result, Paper(**_paper_of(on)), name=name))
+
+
+class _PaperOf(TypedDict):
+    width: int
+    color: bool
+    unicode: bool
+
+
+def _paper_of(display: Display) -> _PaperOf:
+    return {"width": display.width, "color": display.color, "unicode": display.unicode}
+
+
+# By schema; reports and machines can be written as more than data, and have functions of their own.
+_MACHINE = "boundby.machine"
+_READERS: dict[str, Callable[[bytes, str], _Read]] = {
+    "boundby.counts": _counts,
+    "boundby.sweep": _sweep,
+    "boundby.scaling": _scaling,
+    "boundby.comparison": _comparison,
+    "boundby.check": _check,
+    "boundby.doctor": _examination,
+    "boundby.lab": _lab,
+    "boundby.decode": _estimate,
+}
+
+
+def _show_again(read: _Read, as_json: bool, output: Path | None, force: bool) -> None:
     if output is not None:
         check_writable(output, force)
-        write_new(output, encoded + b"\n", force)
+        write_new(output, read.encoded + b"\n", force)
         click.echo(tr("Wrote {file}", file=output), err=True)
     if as_json:
-        click.echo(encoded)
+        click.echo(read.encoded)
         return
-    _write(render(detect_display(sys.stdout)))
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    print_text(read.render(detect_display(sys.stdout)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from boundby._version import __version__
-from boundby.cli.options import detect_display, json_option, output_option_for
+from boundby.cli.options import detect_display, json_option, output_option_for, print_text
 from boundby.report.page_files import check_output, encoded_page, is_page
 from boundby.results.language import tr
 
@@ -170,5 +170,4 @@ def _print(result: Sweep, next_command: str) -> None:
     text = render_sweep(
         result, width=display.width, color=display.color, unicode=display.unicode, next_command=next_command
     )
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    print_text(text)

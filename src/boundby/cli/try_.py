@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import math
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,16 +17,30 @@ import click
 from boundby.cli.options import json_option, print_report, working_folder
 from boundby.cli.report_files import confidential_option, report_output_option, show_command_for
 from boundby.cli.run import EMBEDDED_DEFAULT, ScriptCommand
-from boundby.results.errors import BoundbyError
-from boundby.results.language import language, tr
+from boundby.results.errors import EXIT_DONE, EXIT_INTERRUPTED, BoundbyError
+from boundby.results.language import language, tr, trn
+from boundby.results.units import format_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from boundby.capture.script import Target
+    from boundby.results.machine import Finding
     from boundby.results.remedy import Remedy
     from boundby.results.report import Report
 
 # Seconds of turns for each remedy; both processes' start comes on top.
 BUDGET_S = 12.0
+MINUTES_FROM_S = 120.0
+
+
+class _Stopped(Exception):
+    """A signal ended the trials: what had been found until then, and the status to end with."""
+
+    def __init__(self, report: Report, status: int) -> None:
+        super().__init__(status)
+        self.report = report
+        self.status = status
 
 
 @click.command(
@@ -65,7 +80,8 @@ def try_command(
 
     The script is not changed. First it is run and explained as `boundby run --stop` does, which says what each remedy
     should do. Then the script as it is and the script with the remedy run as two processes that take turns of a few
-    steps. With no REMEDY, those that may be worth it are tried. At the end the best of those tried run together.
+    steps. With no REMEDY, those that may be worth it are tried. At the end the best of those tried run together. Ctrl-C
+    ends the trials and keeps those that had ended.
     """
     from boundby.capture.script import Target, check_target, split_command
     from boundby.remedies.registry import MODULES, remedy_named
@@ -97,31 +113,41 @@ def try_command(
     if not target.is_module and not Path(target.name).exists() and not target.name.endswith(".py"):
         remedy_named(target.name)  # a misspelt remedy is told by what it is near to
     check_target(target)
-    report = _explained(target)
-    report = _with_trials(report, target, wanted, budget_s=budget_s, everything=everything)
+    began = time.monotonic()
+    report, status = _explained(target), EXIT_DONE
+    # A start of the script lasts no longer than its run as it is did without the steps that were timed.
+    start_s = max(0.0, time.monotonic() - began - report.step.steps_timed * report.step.time_s.median)
+    try:
+        report = _with_trials(report, target, wanted, budget_s=budget_s, everything=everything, start_s=start_s)
+    except _Stopped as stopped:
+        report, status = stopped.report, stopped.status
     report = replace(report, tool=replace(report.tool, command=("boundby", *sys.argv[1:])))
     if output is not None:
         write_report_file(report, output, force=force, confidential=confidential, folder=working_folder())
         click.echo(tr("Wrote {file}", file=output), err=True)
     if as_json:
         click.echo(shown_report(report, confidential=confidential).to_json())
-        return
-    print_report(report, stream=sys.stdout, next_command=show_command_for(output))
+    else:
+        print_report(report, stream=sys.stdout, next_command=show_command_for(output))
+    if status != EXIT_DONE:
+        sys.exit(status)
 
 
 def _explained(target: Target) -> Report:
     """The script run and explained in a process of its own, as `boundby run --stop` does."""
-    from boundby.remedies.aside import make_aside
+    from boundby.cli.running_aside import at_home
+    from boundby.remedies.aside import guarded_folders, home_path, make_aside, target_aside
     from boundby.remedies.child_process import child_command
     from boundby.results.files import decode_report
 
     with tempfile.TemporaryDirectory(prefix="boundby-try-") as folder:
-        place, aside = Path(folder) / "report.json", Path(folder) / "as-it-is"
-        aside.mkdir()
-        make_aside(Path.cwd(), aside)
-        command = [*child_command("boundby.remedies.explained_aside"), str(Path.cwd())]
+        place, root, home = Path(folder) / "report.json", Path(folder) / "as-it-is", Path.cwd()
+        root.mkdir()
+        aside = make_aside(home, root)
+        command = [*child_command("boundby.remedies.explained_aside"), str(root)]
+        command += [*map(str, guarded_folders(target, home)), "--"]
         command += ["boundby", "--lang", language(), "run", "--stop", "-o", str(place)]
-        command += ["-m"] * target.is_module + [target.name, *target.args]
+        command += ["-m"] * target.is_module + [target_aside(target, home, root).name, *target.args]
         click.echo(tr("boundby: running the script as it is"), err=True)
         done = subprocess.run(
             command, cwd=aside, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
@@ -129,27 +155,10 @@ def _explained(target: Target) -> Report:
         if not place.exists():
             raise BoundbyError(
                 "script-not-explained",
-                tr("the script gave no report: {why}", why=_why_not(done.stderr, done.returncode)),
+                tr("the script gave no report: {why}", why=_why_not(home_path(done.stderr, root), done.returncode)),
                 tr("See what `boundby run` says of it."),
             )
-        return decode_report(at_home(place.read_bytes(), aside), name=tr("the report"))
-
-
-def at_home(report: bytes, aside: Path) -> bytes:
-    """A report's JSON with files of the folder it ran in called by their names in the working folder, where they stay.
-
-    Args:
-        report: the JSON.
-        aside: the folder of links that stood for the working one.
-    """
-    home = _in_json(Path.cwd())
-    for folder in {aside, aside.resolve()}:
-        report = report.replace(_in_json(folder) + b"/", home + b"/")
-    return report
-
-
-def _in_json(folder: Path) -> bytes:
-    return json.dumps(str(folder), ensure_ascii=False)[1:-1].encode("utf-8", "backslashreplace")
+        return decode_report(at_home(place.read_bytes(), root), name=tr("the report"))
 
 
 def _why_not(errors: str, status: int) -> str:
@@ -160,14 +169,26 @@ def _why_not(errors: str, status: int) -> str:
     return said[0].removeprefix("boundby: ") if said else tr("status {status}", status=status)
 
 
-def _with_trials(report: Report, target: Target, wanted: list[str], *, budget_s: float, everything: bool) -> Report:
-    from boundby.remedies.past_trials import keep_trials, past_trials
-    from boundby.remedies.ranking import is_worth_a_trial, no_finer
-    from boundby.remedies.registry import remedy_named
-    from boundby.remedies.together import best_together, predict_together
-    from boundby.results.remedy import Remedy
+def _with_trials(
+    report: Report, target: Target, wanted: list[str], *, budget_s: float, everything: bool, start_s: float = 0.0
+) -> Report:
+    """The report with what each trial did.
 
-    known = {one.name: one for one in report.remedies}
+    Args:
+        report: of the script as it is.
+        target: the script.
+        wanted: the remedies asked for by name; none: those that may be worth it.
+        budget_s: seconds of turns for each.
+        everything: whether also those not worth it are tried.
+        start_s: how long a start of the script takes at most, seconds.
+
+    Raises:
+        _Stopped: a signal came before the last trial had ended.
+    """
+    from boundby.remedies.past_trials import keep_trials, past_trials
+    from boundby.remedies.ranking import is_worth_a_trial
+    from boundby.remedies.registry import remedy_named
+
     worth_trying = [one.name for one in report.remedies if (everything or is_worth_a_trial(one)) and _from_outside(one)]
     for one in report.remedies:
         if not wanted and is_worth_a_trial(one) and not _from_outside(one):
@@ -179,27 +200,92 @@ def _with_trials(report: Report, target: Target, wanted: list[str], *, budget_s:
                 err=True,
             )
     chosen = [name for name in wanted or worth_trying if not getattr(remedy_named(name), "ADVICE_ONLY", False)]
+    if chosen:
+        click.echo(_how_long(len(chosen), report.step.time_s.median, budget_s=budget_s, start_s=start_s), err=True)
     tried: list[Remedy] = []
+    status = None
+    try:
+        tried.extend(_trials(report, target, chosen, budget_s))
+    except KeyboardInterrupt:
+        status = EXIT_INTERRUPTED
+    except SystemExit as ended:  # what a scheduler's signal was made into
+        status = ended.code if isinstance(ended.code, int) else EXIT_INTERRUPTED
+    rest = [one for one in report.remedies if one.name not in {one.name for one in tried}]
+    findings = (*report.findings, *keep_trials(tried))
+    report = replace(report, remedies=(*tried, *rest), findings=findings, past_trials=past_trials())
+    if status is None:
+        return report
+    cut_short = _cut_short(chosen, {one.name for one in tried})
+    raise _Stopped(replace(report, findings=(cut_short, *report.findings), interrupted=True), status)
+
+
+def _trials(report: Report, target: Target, chosen: Sequence[str], budget_s: float) -> Iterator[Remedy]:
+    """Each remedy as tried, one after the other, and at the end the best of them together."""
+    from boundby.remedies.ranking import no_finer
+    from boundby.remedies.together import best_together, predict_together
+    from boundby.results.remedy import Remedy
+
+    known = {one.name: one for one in report.remedies}
+    tried: list[Remedy] = []
+    began = time.monotonic()
     for number, name in enumerate(chosen, start=1):
-        remedy = known.get(name) or Remedy(name=name)
-        tried.append(
-            _tried(
-                remedy,
-                target,
-                [name],
-                budget_s,
-                tr("{number} of {count}: {name}", number=number, count=len(chosen), name=name),
-            )
-        )
+        what = tr("{number} of {count}: {name}", number=number, count=len(chosen), name=name)
+        if tried:
+            each_s = (time.monotonic() - began) / len(tried)
+            left = _duration(each_s * (len(chosen) - len(tried)))
+            what = tr("{what} (about {left} left)", what=what, left=left)
+        tried.append(_tried(known.get(name) or Remedy(name=name), target, [name], budget_s, what))
+        yield tried[-1]
     best = best_together(tried)
     if len(best) > 1:
         expected = no_finer(predict_together(tried, best))
         together = Remedy(name="+".join(best), title=tr("the best of them together"), predicted=expected)
-        what = tr("the best together: {names}", names=together.name)
-        tried.append(_tried(together, target, best, budget_s, what))
-    rest = [one for one in report.remedies if one.name not in {one.name for one in tried}]
-    findings = (*report.findings, *keep_trials(tried))
-    return replace(report, remedies=(*tried, *rest), findings=findings, past_trials=past_trials())
+        yield _tried(together, target, best, budget_s, tr("the best together: {names}", names=together.name))
+
+
+def _how_long(count: int, step_s: float, *, budget_s: float, start_s: float) -> str:
+    """About how long so many trials will take, before they begin.
+
+    Args:
+        count: how many, without that of the best together.
+        step_s: a step of the script as it is, seconds.
+        budget_s: seconds of turns for each.
+        start_s: how long a start of the script takes at most, seconds.
+    """
+    from boundby.remedies.trial import expected_turns_s
+
+    turns_s = expected_turns_s(step_s, budget_s)
+    most = count + (count > 1)
+    return trn(
+        "boundby: {count} trial takes about {most} or less, an estimate: {turns} of turns, two starts of the script",
+        "boundby: {count} trials take about {most} or less, an estimate: {turns} of turns each, two starts of the "
+        "script each, and perhaps one more trial, of the best together",
+        count,
+        most=_duration(most * (turns_s + 2 * start_s)),
+        turns=_duration(turns_s),
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < MINUTES_FROM_S:
+        return format_time(seconds, digits=2)
+    return tr("{minutes} min", minutes=f"{math.ceil(seconds / 60.0):,}")
+
+
+def _cut_short(chosen: Sequence[str], ended: set[str]) -> Finding:
+    from boundby.results.machine import Finding
+
+    missing = [name for name in chosen if name not in ended]
+    return Finding(
+        code="trials-interrupted",
+        message=tr(
+            "The trials were interrupted: {ended} of {count} had ended; not tried: {names}.",
+            ended=str(len(chosen) - len(missing)),
+            count=str(len(chosen)),
+            names=", ".join(missing) or tr("the best together"),
+        ),
+        advice=tr("Those that had ended stand as they are. Name the others to boundby try to measure them too."),
+    )
 
 
 def _from_outside(remedy: Remedy) -> bool:

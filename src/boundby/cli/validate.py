@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from boundby.cli.options import detect_display, json_option
+from boundby.cli.options import detect_display, json_option, print_text
 
 if TYPE_CHECKING:
     from boundby.llm.validate import Compared
@@ -47,8 +47,7 @@ def validate_command(rows: Path | None, each: bool, as_json: bool) -> None:
     text = render_validation(
         compared, skipped, each=each, width=display.width, color=display.color, unicode=display.unicode
     )
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    print_text(text)
     sys.exit(_status(compared))
 
 

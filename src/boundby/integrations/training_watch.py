@@ -27,18 +27,7 @@ class TrainingWatch:
     watching already (``boundby run``), this does nothing. What goes wrong is told on standard error and ends no
     training.
 
-    Args:
-        warmup: steps before the first timed one; None: until times settle.
-        steps: steps to time; None: about two seconds' worth.
-        watch: steps to watch, at least 2; None: about one second's worth.
-        output: a file for the report, ending in .json, .html or .md.
-        trace: a file for the watched step's trace, ending in .json.
-        force: whether these may replace files that exist.
-        show: whether to show the report: below the cell in a notebook, on standard error elsewhere.
-
-    Raises:
-        BoundbyError: ``bad-steps`` for a count too small; ``output-format``, ``output-exists``, ``output-unwritable``
-            or ``no-plots`` for a file that cannot be written.
+    Its arguments, and the errors that they raise, are those of the callbacks: see ``ReportingCallback``.
     """
 
     def __init__(
@@ -187,7 +176,7 @@ class TrainingWatch:
         """Ceilings measured before the first step, where none are kept, and not between steps."""
         import torch
 
-        from boundby.machine.ensure import ensure_machine
+        from boundby.machine.ensure import ensure_machine, measuring_notice
 
         told = False
 
@@ -195,7 +184,7 @@ class TrainingWatch:
             nonlocal told
             if not told:
                 told = True
-                _say(tr("measuring this machine's ceilings, which are then kept (up to {seconds} s)", seconds=20))
+                _say(measuring_notice(20))
 
         ensure_machine(threads=torch.get_num_threads(), progress=tell)
 

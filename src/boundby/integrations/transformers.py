@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import TrainerCallback
 
-from boundby.integrations.training_watch import TrainingWatch
-
-if TYPE_CHECKING:
-    from boundby.results.report import Report
+from boundby.integrations.reporting_callback import ReportingCallback
 
 
-class BoundbyCallback(TrainerCallback):
+class BoundbyCallback(ReportingCallback, TrainerCallback):
     """Says what bounds the Trainer's step: ``Trainer(..., callbacks=[BoundbyCallback()])``.
 
     A step is one of the Trainer's: all batches whose gradients are accumulated, the optimizer's step, and waiting for
@@ -21,42 +17,8 @@ class BoundbyCallback(TrainerCallback):
     is made and watching ends; the training goes on as without it, and its results do not change. In training on
     several processes the first alone is watched.
 
-    Args:
-        warmup: steps before the first timed one; None: until times settle.
-        steps: steps to time; None: about two seconds' worth.
-        watch: steps to watch, at least 2; None: about one second's worth.
-        output: a file for the report, ending in .json, .html or .md.
-        trace: a file for the watched step's trace, ending in .json.
-        force: whether these may replace files that exist.
-        show: whether to show the report: below the cell in a notebook, on standard error elsewhere.
-        stop: whether to end the training once the report is made.
-
-    Raises:
-        BoundbyError: ``bad-steps`` for a count too small; ``output-format``, ``output-exists``, ``output-unwritable``
-            or ``no-plots`` for a file that cannot be written.
+    Its arguments and its ``report`` are those of each callback of boundby's: see ``ReportingCallback``.
     """
-
-    def __init__(
-        self,
-        *,
-        warmup: int | None = None,
-        steps: int | None = None,
-        watch: int | None = None,
-        output: str | os.PathLike[str] | None = None,
-        trace: str | os.PathLike[str] | None = None,
-        force: bool = False,
-        show: bool = True,
-        stop: bool = False,
-    ) -> None:
-        self._watch = TrainingWatch(
-            warmup=warmup, steps=steps, watch=watch, output=output, trace=trace, force=force, show=show
-        )
-        self._stop = stop
-
-    @property
-    def report(self) -> Report | None:
-        """The report; None until enough steps were seen or the training has ended, and where there were too few."""
-        return self._watch.report
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Hook in."""
@@ -70,7 +32,7 @@ class BoundbyCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The next batch is fetched right after this, unless there is something else to do."""
         if self._watch.step_ends():
-            control.should_training_stop |= self._stop and self.report is not None
+            control.should_training_stop |= self._ends_training()
         elif not (control.should_evaluate or control.should_save):
             self._watch.step_begins()
 

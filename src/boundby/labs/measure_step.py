@@ -19,6 +19,7 @@ from boundby.report.demonstration import LabTable, Line, Shown
 from boundby.results.call_time import CallTime
 from boundby.results.language import tr
 from boundby.results.module_tree import CallCounts
+from boundby.results.op_names import op_name
 from boundby.results.units import format_number, format_percent, format_si, format_time
 from boundby.timing.statistics import median
 
@@ -88,7 +89,7 @@ def show(settings: Settings) -> Shown:
         data={
             "parameters": parameters,
             "peak_flops_per_s": peak,
-            "commonest_ops": dict(_commonest(counts[0])),
+            "commonest_ops": {name.removeprefix("aten::"): ops for name, ops in _commonest(counts[0])},
             "rows": [_row_data(step, peak) for step in steps],
         },
     )
@@ -96,7 +97,7 @@ def show(settings: Settings) -> Shown:
 
 def _commonest(counts: CallCounts) -> list[tuple[str, int]]:
     groups = sorted(counts.by_op, key=lambda group: (-group.ops, group.name))
-    return [(group.name.removeprefix("aten::"), group.ops) for group in groups[:COMMONEST]]
+    return [(group.name, group.ops) for group in groups[:COMMONEST]]
 
 
 def _kinds(counts: CallCounts) -> str:
@@ -105,7 +106,7 @@ def _kinds(counts: CallCounts) -> str:
         "commonest: {kinds}.",
         ops=str(counts.ops),
         views=str(counts.ops - counts.launches),
-        kinds=", ".join(f"{name} {ops}" for name, ops in _commonest(counts)),
+        kinds=", ".join(f"{op_name(name)} {ops}" for name, ops in _commonest(counts)),
     )
 
 

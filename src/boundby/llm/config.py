@@ -37,7 +37,7 @@ def read_config(path: Path) -> ModelStructure:
     """
     from boundby.results.files import read_file
 
-    data = read_file(path) if _small_enough(path) else b""
+    data = read_file(path, most_bytes=LARGEST_FILE, advice=_advice())
     try:
         content = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -46,22 +46,6 @@ def read_config(path: Path) -> ModelStructure:
         _refuse(str(path), tr("it holds no JSON object"))
     name = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
     return structure_from_config(content, name=name, source=str(path))
-
-
-def _small_enough(path: Path) -> bool:
-    """True; raises where the file is far larger than any config, before anything of it is read."""
-    try:
-        size = path.stat().st_size
-    except OSError:
-        return True  # reading it says what is wrong
-    if size > LARGEST_FILE:
-        raise BoundbyError(
-            "file-too-large",
-            tr("{path} has {size} bytes; a model's config has a few thousand.", path=path, size=f"{size:,}"),
-            _advice(),
-            status=EXIT_USAGE,
-        )
-    return True
 
 
 def structure_from_config(config: Mapping[str, Any], *, name: str, source: str = "") -> ModelStructure:

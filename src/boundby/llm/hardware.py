@@ -160,18 +160,7 @@ def read_hardware(path: Path) -> Hardware:
 
     from boundby.results.files import read_file
 
-    try:
-        size = path.stat().st_size
-    except OSError:
-        size = 0  # reading it says what is wrong
-    if size > _LARGEST_FILE:
-        raise BoundbyError(
-            "file-too-large",
-            tr("{path} has {size} bytes, more than any machine file.", path=path, size=f"{size:,}"),
-            _advice(),
-            status=EXIT_USAGE,
-        )
-    data = read_file(path)
+    data = read_file(path, most_bytes=_LARGEST_FILE, advice=_advice())
     try:
         content = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

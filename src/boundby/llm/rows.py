@@ -82,19 +82,9 @@ def read_rows(path: Path) -> tuple[Row, ...]:
     """
     from boundby.results.files import read_file
 
+    data = read_file(path, most_bytes=_LARGEST_FILE, advice=tr("Give a CSV of measurements."))
     try:
-        size = path.stat().st_size
-    except OSError:
-        size = 0  # reading it says what is wrong
-    if size > _LARGEST_FILE:
-        raise BoundbyError(
-            "file-too-large",
-            tr("{path} has {size} bytes.", path=path, size=f"{size:,}"),
-            tr("Give a CSV of measurements."),
-            status=EXIT_USAGE,
-        )
-    try:
-        text = read_file(path).decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _damaged(str(path), tr("it is not UTF-8 text (byte {place})", place=error.start)) from None
     return tuple(_parse(text.splitlines(), str(path)))

@@ -3,8 +3,10 @@
 A trial runs the script several times over, killed in the middle. Its checkpoints, logs and caches must not land in the
 user's folder, nor overwrite what is there. So it runs in a folder of links: folders are real, files are links to the
 user's. Reading follows the links; a file that is opened for writing is made a copy (or, if it is to be emptied, a new
-file) just before. What the script writes into its own folder by an absolute path cannot be led aside, and is refused.
-Everything else, such as caches in the home folder, is the script's own affair.
+file) just before. The folders above are there too, with links to what lies beside, so that a path with ``..`` (the
+script's own, or one that it opens) leads where it does in the user's folder. What the script writes into the user's
+folder, or into its own, by an absolute path cannot be led aside, and is refused. Everything else, such as caches in the
+home folder, is the script's own affair.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from boundby.capture.script import Target
 from boundby.results.language import tr
 
 # Folders whose content is not mirrored but linked as a whole: nobody trains into them.
@@ -31,25 +36,99 @@ class WriteRefused(PermissionError):
     """The script wrote into the user's folder by a path that cannot be led aside."""
 
 
-def make_aside(folder: Path, aside: Path) -> None:
-    """Fill ``aside`` with folders and links that look like ``folder``.
+def make_aside(folder: Path, root: Path) -> Path:
+    """Fill ``root`` with folders and links that look like the file system around ``folder``.
 
     Args:
-        folder: the user's.
-        aside: an empty folder that exists.
+        folder: the user's, absolute.
+        root: an empty folder that exists; it stands for the root of the file system. Where temporary files lie in
+            ``folder``, it does too: it and the folder around it are then left out.
+
+    Returns:
+        What stands for ``folder`` in it.
     """
+    source, aside = Path(folder.anchor), root
+    for part in folder.parts[1:]:
+        for entry in _entries(source)[:MOST_LINKS]:
+            if entry.name != part:
+                (aside / entry.name).symlink_to(entry.path)
+        source, aside = source / part, aside / part
+        aside.mkdir()
+    _mirror(folder, aside, without=(root.stat(), root.parent.stat()))
+    return aside
+
+
+def target_aside(target: Target, folder: Path, root: Path) -> Target:
+    """The target by the name that leads to it from what ``make_aside`` made.
+
+    A relative path stays as it is typed. An absolute one is that below ``root``, so that what a script writes beside
+    itself lands there.
+
+    Args:
+        target: as named in ``folder``.
+        folder: the user's, absolute.
+        root: as given to ``make_aside``.
+    """
+    if target.is_module:
+        return target
+    place = os.path.join(f"{root}{folder}", target.name)
+    if os.path.isabs(target.name):
+        place = f"{root}{target.name}"
+        if os.path.exists(place):
+            return replace(target, name=place)
+    # Beyond what could be listed there are no links.
+    return target if os.path.exists(place) else replace(target, name=os.path.join(folder, target.name))
+
+
+def guarded_folders(target: Target, folder: Path) -> tuple[Path, ...]:
+    """The user's folders that a trial of this target may not write into: the working one, and the script's own.
+
+    Args:
+        target: as named in ``folder``.
+        folder: the working folder, absolute.
+    """
+    if target.is_module:
+        return (folder,)
+    own = Path(os.path.realpath(folder / target.name)).parent
+    # Caches and temporary files are not the script's results, wherever it lies.
+    shared = (os.path.expanduser("~"), tempfile.gettempdir())
+    if any(_is_below(os.path.realpath(place), str(own)) for place in shared) or own.is_relative_to(folder):
+        return (folder,)
+    return (folder, own)
+
+
+def home_path(path: str, root: Path) -> str:
+    """A text in which what lies below ``root`` is called by its name in the user's file system.
+
+    Args:
+        path: a path, or a text with paths.
+        root: as given to ``make_aside``.
+    """
+    for one in sorted({str(root), os.path.realpath(root)}, key=len, reverse=True):
+        path = path.replace(one + os.sep, os.sep)
+    return path
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda one: one.name)
+    except OSError:  # what the user may not read, the script may not either
+        return []
+
+
+def _mirror(folder: Path, aside: Path, *, without: Sequence[os.stat_result]) -> None:
     left = MOST_LINKS
     todo = [(folder, aside)]
     while todo:
         source, target = todo.pop()
-        try:
-            entries = sorted(os.scandir(source), key=lambda one: one.name)
-        except OSError:  # what the user may not read, the script may not either
-            continue
-        for entry in entries:
+        for entry in _entries(source):
             place = target / entry.name
             left -= 1
-            mirrored = entry.is_dir(follow_symlinks=False) and entry.name not in _WHOLE and left > 0
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder and any(os.path.samestat(entry.stat(follow_symlinks=False), one) for one in without):
+                continue
+            mirrored = is_folder and entry.name not in _WHOLE and left > 0
             if mirrored:
                 place.mkdir()
                 todo.append((Path(entry.path), place))
@@ -60,8 +139,9 @@ def make_aside(folder: Path, aside: Path) -> None:
 class Guard:
     """Hears of every file that is about to be written in this process, and sees that it is none of the user's."""
 
-    def __init__(self, folder: Path, aside: Path) -> None:
-        self.folder, self.aside = os.path.abspath(folder), os.path.abspath(aside)
+    def __init__(self, folders: Sequence[Path], root: Path) -> None:
+        self.folders: Collection[str] = tuple(os.path.abspath(folder) for folder in folders)
+        self.root = os.path.abspath(root)
         self._busy = False
 
     def install(self) -> None:
@@ -72,21 +152,21 @@ class Guard:
         """A file or folder at ``path`` is about to be written, made, moved or removed.
 
         Raises:
-            WriteRefused: it lies in the user's folder.
+            WriteRefused: it lies in one of the user's folders.
         """
         if isinstance(path, int):
             return
         place = os.path.abspath(os.fsdecode(path))
-        if _is_below(place, self.aside):
+        if _is_below(place, self.root):
             self._make_own(place, emptied=emptied)
-        elif _is_below(place, self.folder):
+        elif any(_is_below(place, folder) for folder in self.folders):
             raise WriteRefused(
                 tr("the script writes to {place} by its full path, which a trial cannot lead aside", place=place)
             )
 
     def _make_own(self, place: str, *, emptied: bool) -> None:
-        parts = os.path.relpath(place, self.aside).split(os.sep)
-        at = self.aside
+        parts = os.path.relpath(place, self.root).split(os.sep)
+        at = self.root
         for depth, part in enumerate(parts):
             at = os.path.join(at, part)
             if not os.path.islink(at):

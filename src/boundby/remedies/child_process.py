@@ -1,4 +1,6 @@
-"""How a process that runs the user's script starts: with boundby's own modules first, then as ``python SCRIPT`` would.
+"""How a process that runs the user's script starts and ends.
+
+It starts with boundby's own modules first, then as ``python SCRIPT`` would.
 
 ``python -m`` puts the current folder first among those that modules are looked for in, where a ``random.py`` of the
 user's would be imported in place of Python's; ``python -P`` would tell the script, too, to import nothing of its own
@@ -8,6 +10,13 @@ folder.
 from __future__ import annotations
 
 import sys
+import time
+from contextlib import suppress
+
+import psutil
+
+# A compiler removes its temporary files in milliseconds.
+_LONGEST_END_S, _POLL_S = 1.0, 0.01
 
 _FIRST = "import sys; sys.path[0] = sys.path[0] if sys.flags.safe_path else sys.exec_prefix"
 
@@ -19,3 +28,37 @@ def child_command(module: str) -> list[str]:
         module: its full name. ``main`` returns the status, and finds its arguments in ``sys.argv``.
     """
     return [sys.executable, "-c", f"{_FIRST}; from {module} import main; sys.exit(main())"]
+
+
+def end_other_programs(pid: int) -> None:
+    """Stops a process and all that it has started, and lets those that are no Python end by themselves.
+
+    Above all compilers that torch.compile has started: killed, they would leave what they had begun to write among the
+    system's temporary files.
+
+    Args:
+        pid: of a process that is about to be killed with all its children.
+    """
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        python, started = process.exe(), []
+        for one in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                # Stopped, none starts another.
+                one.suspend()
+                if one.exe() not in ("", python):
+                    one.terminate()
+                    one.resume()
+                    started.append(one)
+        until = time.monotonic() + _LONGEST_END_S
+        while any(map(_runs, started)) and time.monotonic() < until:
+            time.sleep(_POLL_S)
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Whether it has not ended; one whose end its parent has not asked for, being stopped, has."""
+    try:
+        status: str = process.status()
+    except psutil.Error:
+        return False
+    return status != str(psutil.STATUS_ZOMBIE)

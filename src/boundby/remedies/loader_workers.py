@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 import time
 from collections.abc import Mapping
@@ -12,6 +10,7 @@ from typing import Any
 import psutil
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
+from boundby.remedies.data_loaders import change_loaders
 from boundby.results.interval import interval
 from boundby.results.language import tr, trn
 from boundby.results.remedy import LoaderFacts, Predicted
@@ -190,41 +189,26 @@ def use_workers(count: int, effects: Effects) -> None:
         count: 0 or more.
         effects: told of each loader that had another number.
     """
-    from torch.utils.data import DataLoader
 
-    plain = DataLoader.__init__
-    signature = inspect.signature(plain)
-
-    @functools.wraps(plain)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            given = signature.bind(self, *args, **kwargs)
-        except TypeError:  # the script's own mistake, which the plain call tells
-            plain(self, *args, **kwargs)
-            return
-        given.apply_defaults()
-        before = given.arguments["num_workers"]
-        why = _why_not(given.arguments, count)
+    def change(arguments: dict[str, Any]) -> str | None:
+        before = arguments["num_workers"]
+        why = _why_not(arguments, count)
+        if why is not None:
+            effects.cannot(why)
         if before == count or why is not None:
-            if why is not None:
-                effects.cannot(why)
-            plain(self, *args, **kwargs)
-            return
-        given.arguments["num_workers"] = count
+            return None
+        arguments["num_workers"] = count
         if count == 0:
-            given.arguments |= {"prefetch_factor": None, "persistent_workers": False, "timeout": 0}
-            given.arguments["multiprocessing_context"] = None
-        plain(*given.args, **given.kwargs)
-        effects.saw(
-            trn(
-                "a loader with {count} worker in place of {before}",
-                "a loader with {count} workers in place of {before}",
-                count,
-                before=str(before),
-            )
+            arguments |= {"prefetch_factor": None, "persistent_workers": False, "timeout": 0}
+            arguments["multiprocessing_context"] = None
+        return trn(
+            "a loader with {count} worker in place of {before}",
+            "a loader with {count} workers in place of {before}",
+            count,
+            before=str(before),
         )
 
-    DataLoader.__init__ = init  # type: ignore[method-assign]  # what applying from outside means
+    change_loaders(change, effects)
 
 
 def _why_not(arguments: Mapping[str, Any], count: int) -> str | None:

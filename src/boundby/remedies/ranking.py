@@ -12,7 +12,7 @@ from boundby.remedies.registry import all_remedies
 from boundby.results.language import tr
 from boundby.results.machine import Finding
 from boundby.results.remedy import WORTH, Advice, Measured, Predicted, Remedy, ScriptFacts
-from boundby.results.report import Report
+from boundby.results.report import Report, has_shares
 
 # Of 39 trials on seven scripts, four of five came out within this of what was predicted (benchmarks/RESULTS.md): no
 # prediction, however sure of itself, is finer.
@@ -28,7 +28,8 @@ MOST_PROBING_S = 2.5
 def with_predictions(report: Report, facts: ScriptFacts) -> Report:
     """The report with what each remedy should do, by short probes in this process; as it is where its ops are unknown.
 
-    Of steps on another device than the CPU nothing is predicted, which a finding says.
+    Of steps on another device than the CPU, and of those that took far longer when watched, nothing is predicted, which
+    a finding says.
 
     Args:
         report: a report of steps that ran in this process.
@@ -38,6 +39,8 @@ def with_predictions(report: Report, facts: ScriptFacts) -> Report:
         return report
     if report.step.device != "cpu":
         return replace(report, findings=(*report.findings, _not_here(report.step.device)))
+    if not has_shares(report.reconciliation):
+        return replace(report, findings=(*report.findings, _not_divided()))
     # More threads than cores wait for each other, which is what those threads cost and no other load.
     crowded = report.step.threads > report.machine.description.usable_cores
     probe = TurnsProbe(total_s=MOST_PROBING_S, waiting=(lambda: None) if crowded else waiting_s)
@@ -53,6 +56,17 @@ def _not_here(device: str) -> Finding:
             "Predictions rest on probes and ceilings of the CPU. boundby try NAME SCRIPT measures what a remedy does "
             "here all the same; boundby try --list names them."
         ),
+    )
+
+
+def _not_divided() -> Finding:
+    return Finding(
+        code="remedies-not-predicted",
+        message=tr(
+            "What remedies would do to these steps is not predicted: the watched steps took far longer than the "
+            "unwatched ones."
+        ),
+        advice=tr("Run it again on a quieter machine; boundby try NAME SCRIPT measures what a remedy does."),
     )
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from boundby.bound.step_view import is_own
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.in_step import Shape, base_name, replaced_rows, seconds_of, tensor_shapes
 from boundby.remedies.replayed import Replay, has_backward, timed_call
 from boundby.results.language import tr
+from boundby.results.own_code import is_own
 from boundby.results.remedy import Predicted
 from boundby.results.report import OpRow, Report
 

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from boundby.capture.script import Target
-from boundby.remedies.aside import make_aside
-from boundby.remedies.child_process import child_command
+from boundby.remedies.aside import guarded_folders, home_path, make_aside, target_aside
+from boundby.remedies.child_process import child_command, end_other_programs
 from boundby.remedies.foreign_load import core_time, cores_of_others
 from boundby.remedies.turn_results import Seen, Slice, measured, numerics
 from boundby.results.language import language, tr
@@ -66,16 +66,19 @@ class LiveRun:
         threads: int | None = None,
     ) -> None:
         self.seen = Seen()
-        aside = folder / name
-        aside.mkdir()
-        make_aside(Path.cwd(), aside)
+        self._root = folder / name
+        self._root.mkdir()
+        home = Path.cwd()
+        aside = make_aside(home, self._root)
+        own = target_aside(target, home, self._root)
         self._log = (folder / f"{name}.log").open("w+b")
         ours, theirs = os.pipe(), os.pipe()
         command = [*child_command("boundby.remedies.turns"), "--to-trial", str(ours[1])]
-        command += ["--from-trial", str(theirs[0]), "--folder", str(Path.cwd()), "--language", language()]
+        command += ["--from-trial", str(theirs[0]), "--root", str(self._root), "--language", language()]
+        command += [word for one in guarded_folders(target, home) for word in ("--folder", str(one))]
         command += [word for remedy in remedies for word in ("--remedy", remedy)]
         command += [] if threads is None else ["--threads", str(threads)]
-        command += ["--module"] * target.is_module + [target.name, "--", *target.args]
+        command += ["--module"] * target.is_module + [own.name, "--", *target.args]
         self._process = subprocess.Popen(
             command,
             cwd=aside,
@@ -126,6 +129,7 @@ class LiveRun:
     def close(self) -> None:
         """End the process and all its children."""
         if self._process.poll() is None:
+            end_other_programs(self._process.pid)
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         else:
@@ -150,7 +154,7 @@ class LiveRun:
             watching = tr("; ").join(message["watching"])
             if message["status"] == 0 and not message["error"] and not watching:
                 raise TooShort(message["steps"])
-            why = message["error"] or watching or _ended(message["status"])
+            why = home_path(message["error"] or "", self._root) or watching or _ended(message["status"])
             raise TrialFailed(tr("{why}, before there was a result", why=why))
         os.killpg(self._process.pid, signal.SIGSTOP)
         self.seen.peak_bytes = message["peak_bytes"]
@@ -166,7 +170,7 @@ class LiveRun:
         status = self._process.returncode
         if not lines:
             return _ended(status)
-        return tr("{line} (status {status})", line=lines[-1][:300], status=str(status))
+        return tr("{line} (status {status})", line=home_path(lines[-1], self._root)[:300], status=str(status))
 
 
 def _ended(status: int) -> str:
@@ -213,8 +217,22 @@ def take_turns(
 
 
 def _steps_a_turn(base: LiveRun, changed: LiveRun) -> int:
-    slowest = max(min(base.seen.warm), min(changed.seen.warm))
-    return max(FEWEST_STEPS_A_TURN, min(MOST_STEPS_A_TURN, math.ceil(TURN_S / max(slowest, 1e-6))))
+    return _steps_for(max(min(base.seen.warm), min(changed.seen.warm)))
+
+
+def _steps_for(step_s: float) -> int:
+    return max(FEWEST_STEPS_A_TURN, min(MOST_STEPS_A_TURN, math.ceil(TURN_S / max(step_s, 1e-6))))
+
+
+def expected_turns_s(step_s: float, budget_s: float) -> float:
+    """About how long the turns of a trial take (seconds), where the remedy changes nothing of it.
+
+    Args:
+        step_s: a step of the script as it is, seconds.
+        budget_s: seconds for all turns.
+    """
+    both_s = 2 * _steps_for(step_s) * step_s
+    return max(FEWEST_TURNS * both_s, min(budget_s, MOST_TURNS * both_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -220,8 +220,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, help="torch's threads, unless the script chooses for itself")
     parser.add_argument("--language", choices=LANGUAGES, default="en", help="of what the remedies saw")
     parser.add_argument("--module", action="store_true")
+    parser.add_argument("--root", type=Path, required=True, help="what stands for the root of the file system")
     parser.add_argument(
-        "--folder", type=Path, required=True, help="the user's folder, of which the current one is a copy"
+        "--folder", type=Path, action="append", required=True, help="a folder of the user's that is not written into"
     )
     parser.add_argument("name")
     parser.add_argument("args", nargs=argparse.REMAINDER)
@@ -232,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line = Line(os.fdopen(options.to_trial, "w"), os.fdopen(options.from_trial, "r"))
     effects, results = Effects(), Results()
     remedies = [remedy_named(name) for name in options.remedy]
-    guard = Guard(options.folder, Path.cwd())
+    guard = Guard(options.folder, options.root)
     guard.install()
 
     def prepare() -> None:
