@@ -525,3 +525,22 @@ def test_overhead_before_windows_takes_no_more_than_the_gaps():
     assert division.parts.dispatch == pytest.approx(1.0)
     assert division.parts.host == pytest.approx(0.0, abs=1e-9)
     assert division.split.overhead.high <= 1.0 + 1e-9
+
+
+def test_what_runs_differ_by_is_doubt_and_explains_no_time():
+    # A stream at 1.5 times its floor, of a ceiling that its run knew to 2% and other runs to a factor of two.
+    narrow = round_machine()
+    wide = dataclasses.replace(
+        narrow,
+        ceilings=tuple(
+            dataclasses.replace(one, low=one.value / 2, high=one.value * 2, own=(one.low, one.high))
+            for one in narrow.ceilings
+        ),
+    )
+    site_ = site(pointwise_cost(1 << 24), "aten.add.Tensor")
+    floor = explain_trace(trace(step_s=[1.0] * 3, sites=(site_,), windows=[1.0]), narrow).ops[0].floors.memory_s
+    slow = trace(step_s=[1.5 * floor] * 3, sites=(site_,), windows=[1.5 * floor])
+    before, after = (explain_trace(slow, machine).split for machine in (narrow, wide))
+    assert after.memory.value == pytest.approx(before.memory.value)
+    assert after.unexplained.value == pytest.approx(before.unexplained.value)
+    assert after.memory.low < before.memory.low

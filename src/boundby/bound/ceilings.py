@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
@@ -77,6 +77,7 @@ class Ceilings:
 
     def __init__(self, machine: Machine, speed: Speed, *, threads: int) -> None:
         mine = [one for one in machine.ceilings if one.threads == threads and one.stack == "torch"]
+        self._machine, self._threads = machine, threads
         self.speed = speed
         # A few are measured at other thread counts too, to see what more threads bring: not the whole set.
         self.threads_measured = bool(mine) and machine.description.threads == threads
@@ -94,6 +95,18 @@ class Ceilings:
                 # Which operand is transposed is not told by an op's shape: such products stand side by side.
                 name = "mm" if one.name in ("mm_nt", "mm_tn") else one.name
                 self._products.setdefault((name, one.dtype), []).append(one)
+
+    def of_their_run(self) -> Ceilings:
+        """The same with the bands that the ceilings had in the run that measured them, without what runs differ by.
+
+        They say by how much an op's own windows may lie above its floor and still be at it; by how much the floor may
+        be another is in the wider ones.
+        """
+        narrow = tuple(
+            one if one.own is None else replace(one, low=one.own[0], high=one.own[1], own=None)
+            for one in self._machine.ceilings
+        )
+        return Ceilings(replace(self._machine, ceilings=narrow), self.speed, threads=self._threads)
 
     def overhead(self, kind: str, *names: str) -> Interval | None:
         """Seconds one op takes on almost no data: the op of the first of ``names`` measured, else ops of its kind."""

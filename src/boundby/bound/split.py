@@ -210,10 +210,13 @@ def _op_times(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> OpTime
     floors = tuple(
         op_floors(trace.sites[int(pair) // 1024], _distance_of(int(pair) % 1024 - 1), ceilings) for pair in pairs
     )
+    # What lies within a ceiling's spread in its own run is explained by it; that runs differ is doubt, and no work.
+    own = ceilings.of_their_run()
+    met = tuple(op_floors(trace.sites[int(pair) // 1024], _distance_of(int(pair) % 1024 - 1), own) for pair in pairs)
     launches = np.array([site_.cost.launches for site_ in trace.sites])[site] > 0
     overhead = np.array([one.overhead.value for one in floors])[floor_of]
-    overhead_high = np.array([one.overhead.high for one in floors])[floor_of]
-    work_high = np.array([one.work.high for one in floors])[floor_of]
+    overhead_high = np.array([one.overhead.high for one in met])[floor_of]
+    work_high = np.array([one.work.high for one in met])[floor_of]
     # A view has nothing to do but be dispatched.
     dispatch = np.where(launches, np.minimum(window, overhead), window)
     rest = window - dispatch

@@ -310,8 +310,7 @@ def _evidence(
 def _rate_of_products(rate: float, peak: Interval, dtype: str | None, *, modelled: bool) -> str:
     values = {
         "rate": format_rate(rate, "FLOP/s"),
-        # Within the band of the peak, it is all of it.
-        "share": format_percent(min(1.0, rate / peak.value)),
+        "share": format_percent(rate / peak.value),
         "peak": format_rate(peak.value, "FLOP/s"),
         "dtype": dtype,
     }
@@ -325,4 +324,8 @@ def _rate_of_products(rate: float, peak: Interval, dtype: str | None, *, modelle
         )
     if modelled:
         return tr("{rate} of matrix products, {share} of the {peak} measured there for {dtype}", **values)
+    if rate > peak.value:
+        return tr(
+            "{rate} of matrix products, {share} of the {peak} measured here for {dtype}: within its band", **values
+        )
     return tr("{rate} of matrix products, {share} of the {peak} measured here for {dtype}", **values)

@@ -169,6 +169,7 @@ def _widened(one: Ceiling, moved: tuple[float, float]) -> Ceiling:
     above = math.hypot(math.log(one.high / one.value), share)
     return replace(
         one,
+        own=(one.low, one.high),
         low=one.value * math.exp(-below) * min(1.0, moved[0]),
         high=one.value * math.exp(above) * max(1.0, moved[1]),
     )

@@ -79,8 +79,8 @@ def load_findings(others: float, cpus: int) -> tuple[Finding, ...]:
         Finding(
             code="machine-busy",
             message=tr(
-                "Other processes kept {others} of {CPUs} busy while the ceilings were measured: they are of what was "
-                "left, main memory's most of all.",
+                "Other processes, or the host of this virtual machine, had {others} of {CPUs} while the ceilings were "
+                "measured: they are of what was left, main memory's most of all.",
                 others=f"{others:.1f}",
                 CPUs=trn("{count} CPU", "{count} CPUs", cpus),
             ),

@@ -19,8 +19,10 @@ class Ceiling:
 
     ``unit`` is ``flop/s`` (matmul), ``byte/s`` (bandwidth, and matrix-vector products bound by it) or ``s`` (function:
     seconds per element; overhead and launch: seconds per op; anchor: seconds per probe). ``low`` and ``high`` are to
-    hold the value that another measuring finds, nine times of ten on a quiet machine: the spread of the samples, and
-    what runs were seen to differ by (of an accelerator: the spread of the samples alone). ``shape`` is (batch, m, n, k)
+    hold the value that another measuring finds, nine times of ten on a quiet machine (main memory on several threads:
+    eight of ten): the spread of the samples, and what 20 runs were seen to differ by on one virtual machine of two
+    cores, for want of others (of an accelerator: the spread of the samples alone). ``own`` is the spread of the samples
+    alone, of this run at its moment; None where that is ``low`` and ``high``. ``shape`` is (batch, m, n, k)
     for a matmul; ``size_bytes`` the working set of a bandwidth or function probe.
 
     ``arguments`` says in words what a function was given where that is not the usual: those of a slow range. Such a
@@ -49,6 +51,7 @@ class Ceiling:
     contradicted: bool = False
     windows: int = 0
     samples: tuple[float, ...] = ()
+    own: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
