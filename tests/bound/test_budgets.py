@@ -426,3 +426,20 @@ def test_the_part_of_the_peak_is_that_of_each_dtype() -> None:
     assert set(measured_ratios(told)) == set(RATIOS)
     assert measured_ratios(replace(told, machine=replace(told.machine, ceilings=())))["peak"] is None
     assert set(measured_ratios(replace(told, verdict=replace(told.verdict, bound="unknown"))).values()) == {None}
+
+
+def test_a_tolerance_is_advised_for_a_baseline_and_not_for_a_limit_that_was_written_down() -> None:
+    now, old = (
+        Counted(totals={"bytes_read": read}, lines=(), by_line=(), indexed={"bytes_read": read // 2})
+        for read in (200, 100)
+    )
+    budgets = budgets_for({"max_bytes_read": 100}, target=None, source="pyproject.toml")
+    by_budget = check_step(now, budgets, target="train.py")
+    assert over(by_budget) == {"bytes_read"}
+    assert by_budget.notes == ()
+    (note,) = check_step(now, (), target="train.py", baseline=baseline_of(old)).notes[-1:]
+    assert note.startswith("At least 50% of the bytes read depends on")
+    assert "--bytes-tolerance" in note
+    within = check_step(now, budgets, target="train.py", baseline=baseline_of(old), bytes_tolerance=1.0)
+    assert over(within) == {"bytes_read"}
+    assert not any("--bytes-tolerance" in one for one in within.notes)

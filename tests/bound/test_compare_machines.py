@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -38,19 +37,53 @@ def test_a_machine_does_not_differ_from_itself() -> None:
     assert encode_comparison(found).startswith(b'{\n  "schema": "boundby.comparison"')
 
 
-@given(st.floats(0.1, 10), st.floats(0, 0.3))
-def test_a_limit_differs_beyond_both_bands_and_what_two_measurings_leave(factor: float, spread: float) -> None:
-    a = bandwidth("copy", 1 << 20, 1e9, spread=spread)
-    b = bandwidth("copy", 1 << 20, factor * 1e9, spread=spread)
-    (change,) = compared(only(a), only(b)).ceilings
-    # The two bands and the allowance are of independent causes.
-    band = math.exp(math.hypot(math.log1p(spread), math.log1p(-spread), math.log1p(BETWEEN_MEASURINGS)))
+def rates(
+    factor: float, spread_a: float, spread_b: float
+) -> tuple[CeilingChange, CeilingChange, tuple[Ceiling, Ceiling]]:
+    """The change from a rate to that many times as much, each with its band, and the same turned round."""
+    a = bandwidth("copy", 1 << 20, 1e9, spread=spread_a)
+    b = bandwidth("copy", 1 << 20, factor * 1e9, spread=spread_b)
+    (change,), (back,) = compared(only(a), only(b)).ceilings, compared(only(b), only(a)).ceilings
+    return change, back, (a, b)
+
+
+@pytest.mark.parametrize(
+    ("factor", "spread_a", "spread_b", "differs"),
+    [
+        pytest.param(1.05, 0.0, 0.0, False, id="both exact: two measurings of one machine differ by this"),
+        pytest.param(1.07, 0.0, 0.0, True, id="both exact: and not by this"),
+        pytest.param(1.18, 0.2, 0.0, False, id="one exact, within the other's band"),
+        pytest.param(1.18, 0.0, 0.2, False, id="the other one exact"),
+        pytest.param(1.28, 0.2, 0.0, True, id="one exact, beyond the other's band and what two measurings leave"),
+        pytest.param(1.19, 0.2, 0.2, False, id="each within the other's band"),
+        pytest.param(1.28, 0.2, 0.2, False, id="each beyond the other's band, and the bands overlap by much"),
+        pytest.param(1.5, 0.2, 0.2, True, id="bands that touch: both would be at their ends at once"),
+        pytest.param(2.0, 0.2, 0.2, True, id="bands that lie apart"),
+    ],
+)
+def test_a_limit_differs_beyond_what_chance_leaves(
+    factor: float, spread_a: float, spread_b: float, differs: bool
+) -> None:
+    change, back, _ = rates(factor, spread_a, spread_b)
+    assert change.differs is back.differs is differs
+
+
+@given(st.floats(0.1, 10), st.floats(0, 0.3), st.floats(0, 0.3), st.floats(0, 0.3))
+def test_what_bands_say_of_two_limits_whichever_comes_first(
+    factor: float, spread_a: float, spread_b: float, wider: float
+) -> None:
+    change, back, (a, b) = rates(factor, spread_a, spread_b)
     assert change.ratio.value == pytest.approx(factor)
-    assert change.ratio.high == pytest.approx(factor * band)
-    assert change.differs == (factor > band * (1 + 1e-12) or factor < 1 / band * (1 - 1e-12))
-    (back,) = compared(only(b), only(a)).ceilings
+    assert change.ratio.low <= change.ratio.value <= change.ratio.high
     assert back.differs == change.differs
-    assert back.ratio.low == pytest.approx(1 / change.ratio.high)
+    assert (back.ratio.low, back.ratio.high) == pytest.approx((1 / change.ratio.high, 1 / change.ratio.low))
+    low, high = sorted((a, b), key=lambda one: one.value)
+    if low.high * (1 + BETWEEN_MEASURINGS) * (1 + 1e-9) < high.low:
+        assert change.differs, "the bands lie apart by more than two measurings do"
+    if low.high >= high.value or high.low <= low.value:
+        assert not change.differs, "one lies in the other's band"
+    if not change.differs:
+        assert not rates(factor, spread_a + wider, spread_b)[0].differs, "a wider band tells no more"
 
 
 def test_less_time_is_faster() -> None:

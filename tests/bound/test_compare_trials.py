@@ -83,3 +83,14 @@ def test_trials_are_shown(width: int) -> None:
     if width == 80:
         assert "compile 2.00x (1.96-2.04x) 1.40x (1.37-1.43x) differs" in told
         assert "gone 1.10x (1.08-1.12x) not tried tried in one only" in told
+
+
+def test_trials_that_were_unclear_are_no_results() -> None:
+    def unclear(low: float, high: float) -> Report:
+        one = tried("workers-0", 0.93)
+        return report(replace(one, measured=replace(one.measured, low=low, high=high)))
+
+    text = render_comparison(compared(unclear(0.0, 295.0), AFTER), width=80, color=False, unicode=True)
+    assert "workers-0 unclear (0.00-295x) not tried tried in one only" in " ".join(text.split())
+    both = render_comparison(compared(unclear(0.0, 295.0), unclear(0.5, 2.0)), width=80, color=False, unicode=True)
+    assert "unclear (0.00-295x) unclear (0.50-2.00x) cannot be told" in " ".join(both.split())

@@ -52,7 +52,8 @@ def of_an_argument(model: Model) -> list[str]:
 def of_names_alone(model: Model) -> list[str]:
     dir()
     eval("1", {})
-    exec("pass", dict(vars(Model), rate=len(vars_of_mine)), {})
+    exec("pass", {**vars(Model), "rate": len(vars_of_mine)}, {})
+    builtins.eval("rate", {"rate": 1, "size": len(vars_of_mine)})
     return look()
 
 
@@ -122,6 +123,26 @@ def by_eval(model: Model) -> list[str]:
     return look()
 
 
+def by_eval_with_none(model: Model) -> list[str]:
+    eval("model", None)
+    return look()
+
+
+def by_exec_with_a_variable(model: Model, given: dict[str, Any] | None = None) -> list[str]:
+    exec("model", given)
+    return look()
+
+
+def by_exec_with_none_and_a_dict(model: Model) -> list[str]:
+    exec("model", None, {"model": model})
+    return look()
+
+
+def by_eval_of_a_dict(model: Model) -> list[str]:
+    eval("model", {}.get("names"))
+    return look()
+
+
 def by_a_frame(model: Model) -> list[str]:
     sys._getframe()
     return look()
@@ -148,6 +169,10 @@ def by_an_inner_frame(model: Model) -> list[str]:
         by_a_variable,
         by_handing_it_on,
         by_eval,
+        by_eval_with_none,
+        by_exec_with_a_variable,
+        by_exec_with_none_and_a_dict,
+        by_eval_of_a_dict,
         by_a_frame,
         by_an_inner_frame,
     ],

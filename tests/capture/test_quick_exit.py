@@ -81,3 +81,35 @@ def test_a_status_that_is_no_number_is_refused_as_ever() -> None:
         with pytest.raises(TypeError):
             os._exit("three")  # type: ignore[arg-type]  # the mistake that is tested
     assert os._exit is plain
+
+
+def test_a_status_that_is_no_c_int_is_refused_as_ever_and_the_watching_goes_on() -> None:
+    told: list[int] = []
+    with before_quick_exit(lambda status: told.append(status) or 0, tell_no_more=lambda: None):
+        watched = os._exit
+        with pytest.raises(OverflowError):
+            os._exit(2**40)
+        assert os._exit is watched
+    assert told == []
+
+
+@pytest.mark.parametrize("first", ["pass", "os._exit = lambda status: None"])
+def test_what_was_kept_of_it_is_the_plain_one_after_the_body(first: str) -> None:
+    assert ended(f"atexit.register(os._exit, 3)\n{first}") == (3, "")
+
+
+def test_an_exit_within_the_telling_tells_nothing_again() -> None:
+    source = BEFORE.replace("return status + 10", "kept(7)") + "    kept = os._exit\n    os._exit(6)\n"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (7, "told 6\n")
+
+
+def test_a_function_of_the_users_in_its_place_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "_exit", os._exit)  # put back after the test
+
+    def mine(status: int) -> None:
+        pass
+
+    with before_quick_exit(lambda status: status, tell_no_more=lambda: None):
+        os._exit = mine  # type: ignore[assignment]  # what a script may do
+    assert os._exit is mine

@@ -168,6 +168,23 @@ def test_stop_ends_the_script_when_all_was_seen():
     assert session.trace() is not None
 
 
+def test_stop_never_raises_in_a_thread(monkeypatch):
+    session, model, raised, done = Session(limits=SMALL, stop=True), net(), [], []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+
+    def work():
+        done.append(training(model, torch.optim.SGD(model.parameters(), lr=0.1), MANY))
+
+    session.arm()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not raised
+    assert len(done) == 1
+    assert session.ended
+    assert [one.code for one in session.trace().findings].count("not-stopped") == 1
+
+
 # Nothing of the user's is changed.
 
 

@@ -161,7 +161,15 @@ def test_a_saved_lab_is_shown_as_it_was_when_it_ran(tmp_path: Path, capsys: pyte
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
-    "part", [{}, {"chart": {"name": "x"}}, {"table": {"caption": "", "head": ["a"], "rows": [[]]}}]
+    "part",
+    [
+        {},
+        {"chart": {"name": "x"}},
+        {"table": {"caption": "", "head": ["a"], "rows": [[]]}},
+        {"table": {"caption": "", "head": ["a"], "rows": [["1"]], "timed": [9]}},
+        {"table": {"caption": "", "head": ["a"], "rows": [["1"]], "files_only": [-1]}},
+        {"table": {"caption": "", "head": ["a"], "rows": [["1"]], "left": [1]}},
+    ],
 )
 def test_a_part_that_is_nothing_to_show_is_a_damaged_file(
     part: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -222,3 +222,11 @@ def test_what_a_stream_can_show(
 
 def test_columns_win() -> None:
     assert detect_display(sys.stdout, {"COLUMNS": "123"}).width == 123
+
+
+def test_nothing_private_is_shown_where_that_is_asked_for() -> None:
+    plain, private = (show(*words, str(REPORT)).stdout for words in ([], ["--confidential"]))
+    assert b"train.py" in plain
+    assert private
+    assert b"train.py" not in private
+    assert b"net.py" not in private

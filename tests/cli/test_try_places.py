@@ -27,3 +27,11 @@ def test_paths_are_those_of_the_working_folder(tmp_path: Path, home: str) -> Non
         ],
         "code": "a / b",
     }
+
+
+def test_the_longer_of_two_names_is_replaced_first(tmp_path: Path) -> None:
+    real = tmp_path / "real" / f"{tmp_path}/linked/x".lstrip("/")
+    real.mkdir(parents=True)
+    (tmp_path / "linked").symlink_to(real.parent)
+    # The resolved name ends with the other: replaced second, nothing of it would be found.
+    assert at_home(f'"{real}/u/train.py"'.encode(), tmp_path / "linked" / "x") == b'"/u/train.py"'

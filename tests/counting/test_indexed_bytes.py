@@ -46,6 +46,18 @@ BY_MASK: dict[str, Call] = {
 }
 
 
+# Of each, the part of its result that is as large as 3 or 30 ones among zeros make it.
+BY_SIZE: dict[str, Call] = {
+    "nonzero": lambda m: m.nonzero(),
+    "unique": lambda m: torch.unique(m.cumsum(0), return_inverse=True, return_counts=True),
+    "unique_dim": lambda m: torch.unique(m.cumsum(0).unsqueeze(1), dim=0, return_inverse=True),
+    "unique_consecutive": lambda m: torch.unique_consecutive(m.cumsum(0)),
+    "bincount": lambda m: torch.bincount(m.cumsum(0), minlength=2),
+    "repeat_interleave": lambda m: torch.repeat_interleave(m.long()),
+    "to_sparse": lambda m: m.float().to_sparse(),
+}
+
+
 def apart(call: Call, value: torch.Tensor) -> tuple[tuple[int, int], tuple[int, int]]:
     """The bytes read and written that the value's shape decides, and those that its elements do."""
     seen = count(lambda: call(value))
@@ -66,6 +78,33 @@ def test_a_mask_decides_what_is_read_and_what_comes_out(name: str) -> None:
     (_, few), (_, many) = (apart(call, mask(kept)) for kept in (3, 30))
     assert many[0] == 10 * few[0] > 0
     assert many[1] == 10 * few[1] > 0
+
+
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_a_result_of_a_size_that_values_decide_is_indexed_and_nothing_else_of_the_op(name: str) -> None:
+    (fixed, few), (also_fixed, many) = (apart(BY_SIZE[name], mask(kept)) for kept in (3, 30))
+    assert fixed == also_fixed
+    assert many[1] > few[1] > 0
+
+
+def test_equal_rows_of_a_sparse_gradient_are_added_up_by_the_indices_values() -> None:
+    def gradient(index: torch.Tensor) -> object:
+        weight = table().requires_grad_()
+        F.embedding(index, weight, sparse=True).sum().backward()
+        assert weight.grad is not None
+        return weight.grad.coalesce()
+
+    (fixed, few), (also_fixed, many) = (apart(gradient, index) for index in (SAME, SPREAD))
+    assert fixed == also_fixed
+    # A row of the table, and its number.
+    row = F32 * WIDTH + 8
+    assert (few[1], many[1]) == (row, PICKED * row)
+
+
+def test_a_size_that_is_asked_for_is_not_decided_by_values() -> None:
+    ones = mask(ROWS).long()
+    assert count(lambda: torch.bincount(ones, minlength=ROWS)).indexed_bytes_written == 0
+    assert count(lambda: torch.repeat_interleave(ones, output_size=ROWS)).indexed_bytes_written == 0
 
 
 def test_what_no_value_decides_is_not_indexed() -> None:

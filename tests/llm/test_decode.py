@@ -232,3 +232,13 @@ def test_an_unknown_engine_lists_near_ones() -> None:
     with pytest.raises(BoundbyError, match=r"near: vllm") as raised:
         estimate_decode(find_model("llama-3.2-1b"), H100, engine="vlm")
     assert raised.value.code == "unknown-engine"
+
+
+@pytest.mark.parametrize("batch", [1, 8, 64, 256, 1024])
+@pytest.mark.parametrize("context", [128, 4096])
+def test_a_step_is_bound_by_what_binds_most_of_its_kernels_floors(batch: int, context: int) -> None:
+    found = estimate_decode(find_model("llama-3-8b"), find_hardware("H100-SXM5"), batch=batch, context=context)
+    computing = sum(one.floor_s for one in found.kernels if one.bound == "compute")
+    assert found.step.bound == ("compute" if computing > found.step.floor_s / 2 else "memory")
+    if found.step_compute_bound_batch is not None:
+        assert (batch >= found.step_compute_bound_batch) == (found.step.bound == "compute")

@@ -76,6 +76,27 @@ def test_a_measured_device_is_of_the_kind_of_its_data_sheet() -> None:
     assert hardware_from_machine(replace(machine, description=unknown), name="x").kind == "unknown"
 
 
+def test_main_memory_is_what_torch_reads_and_not_the_fastest_stream() -> None:
+    machine = decode_machine(MACHINE.read_bytes(), name="x")
+    threads = machine.description.threads
+    rates = (
+        ("read", "torch", 47e9),
+        ("read", "native", 59e9),
+        ("triad", "torch", 58e9),
+        ("inplace", "torch", 92e9),
+        ("inplace", "native", 101e9),
+    )
+    sample = next(one for one in machine.ceilings if one.kind == "bandwidth" and one.unit == "byte/s")
+    streams = tuple(
+        replace(sample, name=name, stack=stack, value=rate, threads=threads, size_bytes=2**40, contradicted=False)
+        for name, stack, rate in rates
+    )
+    others = tuple(one for one in machine.ceilings if one.kind != "bandwidth")
+    assert hardware_from_machine(replace(machine, ceilings=(*others, *streams)), name="x").bytes_per_s == 47e9
+    unread = tuple(one for one in streams if one.name != "read")
+    assert hardware_from_machine(replace(machine, ceilings=(*others, *unread)), name="x").bytes_per_s == 58e9
+
+
 def test_a_spec_can_build_on_a_shipped_device() -> None:
     found = hardware_from_spec({"name": "mine", "like": "RTX 4090", "bandwidth_gb_per_s": 950}, name="x")
     assert found.bytes_per_s == 950e9

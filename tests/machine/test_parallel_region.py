@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from boundby.machine.regions import (
     NAME,
     SHARE_KEY,
     SHARED_KEY,
+    _fills,
     region_probes,
     regions_entered,
 )
@@ -116,10 +119,42 @@ def test_no_op_is_believed_to_enter_any_number_of_regions(two_threads, monkeypat
     assert found == {"stalled": MOST_REGIONS}
 
 
-def test_real_ops_are_looked_at_and_the_threads_put_back(two_threads):
-    x = torch.randn(8)
-    found = regions_entered([Probe(key="add", call=lambda: torch.add(x, x))], threads=2)
-    assert set(found) <= {"add"}
+class RegionsCounted:
+    """A clock that advances by what torch really does: so much a call, and more where more than one thread does it.
+
+    The times of real threads depend on who else is on the machine; how many threads torch is set to while a real op
+    runs does not, on one core as on many.
+    """
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.threads: set[int] = set()
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def real(self, call: Callable[[], torch.Tensor], least: int) -> Callable[[], torch.Tensor]:
+        def timed() -> torch.Tensor:
+            result = call()
+            self.threads.add(torch.get_num_threads())
+            self.now_ns += 1_000 + (2_000 if torch.get_num_threads() > 1 and result.numel() > least else 0)
+            return result
+
+        return timed
+
+
+def test_real_ops_are_looked_at_and_the_threads_put_back(two_threads, monkeypatch):
+    clock = RegionsCounted()
+    small, large = torch.randn(8), torch.randn(4 * GRAIN_ELEMENTS)
+    shared, share = _fills(2)
+    fills = (clock.real(shared, GRAIN_ELEMENTS), clock.real(share, GRAIN_ELEMENTS))
+    monkeypatch.setattr("boundby.machine.regions._fills", lambda threads: fills)
+    probes = [
+        Probe(key="small", call=clock.real(lambda: torch.add(small, small), GRAIN_ELEMENTS)),
+        Probe(key="large", call=clock.real(lambda: torch.add(large, large), GRAIN_ELEMENTS)),
+    ]
+    assert regions_entered(probes, threads=2, clock=clock) == {"large": 1}
+    assert clock.threads == {1, 2}, "each op is run with all threads and with one"
     assert torch.get_num_threads() == 2
     at_one_thread(lambda: None, 2)()
     assert torch.get_num_threads() == 2

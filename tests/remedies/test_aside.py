@@ -106,8 +106,24 @@ def test_writing_into_the_users_folder_by_its_full_path_is_refused(folder):
     assert state(folder) == before
 
 
-def test_other_places_are_the_scripts_own_affair(folder, tmp_path):
-    elsewhere = tmp_path / "cache.txt"
+@pytest.mark.parametrize(
+    "place",
+    ["Path('../runs').resolve() / 'ckpt.txt'", "os.path.realpath('../runs/ckpt.txt')", "Path('shelf/../new.txt')"],
+)
+def test_what_resolves_to_the_users_files_beside_the_folder_is_refused(folder, place):
+    (folder.parent / "runs").mkdir()
+    (folder.parent / "runs" / "ckpt.txt").write_text("precious")
+    (folder / "shelf").symlink_to("../runs")
+    before = state(folder.parent)
+    _, done = run(folder, f"Path({place}).write_text('trial')")
+    assert "by its full path" in done.stderr.splitlines()[-1]
+    assert {name: kept for name, kept in state(folder.parent).items() if not name.startswith("aside/")} == before
+
+
+def test_other_places_are_the_scripts_own_affair(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_CACHE_DIR", str(tmp_path / "kept"))
+    (tmp_path / "kept").mkdir()
+    elsewhere = tmp_path / "kept" / "cache.txt"
     _, done = run(folder, f"open({str(elsewhere)!r}, 'w').write('c')")
     assert done.returncode == 0, done.stderr
     assert elsewhere.read_text() == "c"
@@ -205,10 +221,32 @@ def test_a_script_that_lies_elsewhere_does_not_write_into_its_folder_by_a_full_p
     assert state(other) == {}
 
 
-def test_a_folder_that_holds_all_temporary_files_is_not_guarded(folder, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(folder.parent / "home" / "data"))
-    target = Target(name="../train.py", is_module=False)
-    assert guarded_folders(target, folder / ".git") == (folder / ".git",)
+def test_a_script_in_the_home_folder_writes_to_its_caches_and_not_beside_itself(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder))
+    here = folder / "data"
+    assert guarded_folders(Target(name="../train.py", is_module=False), here) == (here, folder)
+    before = state(folder)
+    script = f"""
+    home = Path({str(folder)!r})
+    (home / ".cache" / "x").mkdir()
+    (home / ".cache" / "x" / "y").write_text("c")
+    (home / "log.txt").write_text("lost")
+    """
+    (folder / ".cache").mkdir()
+    _, done = run(here, script, folder)
+    assert "log.txt by its full path" in done.stderr.splitlines()[-1]
+    assert state(folder) == before | {".cache/x/y": b"c", **{k: v for k, v in state(folder).items() if "aside/" in k}}
+
+
+def test_beside_a_script_among_temporary_files_only_new_ones_are_made(folder, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(folder / "data"))
+    (folder / "data" / "ckpt").write_text("mine")
+    here = folder / ".git"
+    script = f"at = Path({str(folder / 'data')!r}); (at / 'new').write_text('n'); (at / 'ckpt').write_text('lost')"
+    _, done = run(here, script, folder / "data")
+    assert "ckpt by its full path" in done.stderr.splitlines()[-1]
+    assert (folder / "data" / "ckpt").read_text() == "mine"
+    assert (folder / "data" / "new").read_text() == "n"
 
 
 def test_a_folder_that_holds_the_trial_s_own_is_mirrored_without_it(folder: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from boundby.remedies.registry import MODULES, all_remedies, compatible, remedy_named
@@ -11,6 +14,12 @@ from boundby.results.language import LANGUAGES, choose_language
 
 def test_every_remedy_bears_the_name_it_is_registered_by():
     assert [one.NAME for one in all_remedies()] == list(MODULES)
+
+
+def test_that_remedies_do_not_import_each_other_is_checked_of_all_of_them():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = (one for one in project["tool"]["importlinter"]["contracts"] if one["type"] == "independence")
+    assert set(contract["modules"]) == {f"boundby.remedies.{module}" for module in MODULES.values()}
 
 
 def test_every_remedy_has_a_title_of_its_own_in_every_language():

@@ -133,7 +133,7 @@ def test_the_trials_are_summed_up_in_one_sentence():
     best = dataclasses.replace(fused(), name="best", measured=dataclasses.replace(MEASURED, speedup=2.0, high=2.1))
     assert trials_sentence([Remedy(name="compile", predicted=PREDICTED)]) == ""
     assert trials_sentence([unclear]) == "The trial was unclear."
-    assert trials_sentence([unclear, unclear]) == "All 2 trials were unclear."
+    assert trials_sentence([unclear, unclear]) == "None of 2 trials was clear."
     assert trials_sentence([useless, unclear]) == "None of 2 trials shows a gain; unclear: 1."
     assert trials_sentence([useless, failed]) == "None of 2 trials shows a gain."
     assert trials_sentence([failed, idle]) == "None of 2 trials gave a result."

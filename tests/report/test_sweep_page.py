@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from boundby.report.markdown import render_markdown
+from boundby.report.sweep_document import sweep_document
 from boundby.report.sweep_page import plot_lines, render_sweep
 from boundby.results.interval import interval
-from boundby.results.sweep import SweepPoint, swept
+from boundby.results.sweep import SweepPoint, decode_sweep, encode_sweep, swept
 from boundby.scaling.fits import fit_growth
 
 
@@ -50,6 +54,30 @@ def test_time_that_does_not_grow_and_time_that_is_all_growth():
     assert "whatever the batch" in " ".join(text_of(sweep_of((1, 1e-3), (8, 1e-3), (64, 1e-3))).split())
     all_growth = text_of(sweep_of((64, 64e-3), (128, 128e-3), (256, 256e-3)))
     assert "no cheaper" in " ".join(all_growth.split())
+
+
+@pytest.mark.parametrize(
+    ("times", "spread", "words"),
+    [
+        # What no growth is fitted to, though the times are far apart.
+        ([(16, 0.161), (32, 0.13), (64, 0.054), (128, 0.328), (256, 0.436)], 0.4, "No fit: the times are too noisy"),
+        ([(1, 1e-3), (4, 74e-3), (16, 2e-3), (64, 5e-3)], 0.4, "No fit: the times are too noisy"),
+        # Steady times that are no line.
+        ([(1, 1.0), (2, 1.0), (4, 1.0), (8, 1.0), (16, 1.0), (32, 9.0), (64, 90.0)], 0.0, "No fit: "),
+    ],
+)
+def test_a_fit_that_cannot_tell_says_so_first(times, spread, words):
+    sweep = sweep_of(*times, spread=spread)
+    assert not sweep.fitted
+    for told in (sweep, decode_sweep(encode_sweep(sweep)), replace(sweep, fitted=True)):
+        text = " ".join(text_of(told).split())
+        assert text.startswith(words)
+        assert "whatever" not in text
+        assert "fitted" not in text
+        assert f"{told.points[0].at} to {told.points[-1].at}" in text
+        page = render_markdown(sweep_document(told))
+        assert words in page
+        assert "itted" not in page
 
 
 def test_the_plot_has_every_point_and_rises_to_the_right():

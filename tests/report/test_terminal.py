@@ -18,7 +18,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from boundby.report.machine_table import render_machine
 from boundby.report.markdown import render_markdown
-from boundby.report.next_command import next_command, rerun_command
+from boundby.report.next_command import next_command, rerun_command, saved_command
 from boundby.report.report_document import report_document
 from boundby.report.safe_text import clean, elide, elide_middle, short_path
 from boundby.report.split_bar import bar_cells
@@ -334,6 +334,16 @@ def test_the_next_command() -> None:
     assert given_one.endswith("Next     boundby doctor\n")
 
 
+def test_what_can_be_done_with_a_saved_report() -> None:
+    report = sample_reports.overhead_bound()
+    run = replace(report, tool=replace(report.tool, command=("boundby", "run", "t.py")))
+    assert saved_command(run, "a.json") == "boundby run -o after.json t.py"
+    saved_by_a_program = replace(report, tool=replace(report.tool, command=()))
+    then = ", once your program has saved a second report"
+    assert saved_command(saved_by_a_program, "my a.json") == f"boundby compare 'my a.json' after.json{then}"
+    assert saved_command(saved_by_a_program, "") == f"boundby compare before.json after.json{then}"
+
+
 @given(st.text(max_size=60), st.booleans())
 def test_cleaned_text_is_one_line_of_visible_characters(text: str, unicode: bool) -> None:
     cleaned = clean(text, unicode=unicode)
@@ -388,16 +398,17 @@ def test_any_text_anywhere_stays_inside_the_page(text: str, width: int, unicode:
     assert all(character == "\n" or character.isprintable() for character in out)
 
 
-def test_that_the_script_failed_stands_before_any_figure() -> None:
-    failed = Finding(code="script-failed", message="the script ended with status 3", advice="Mend it.")
+@pytest.mark.parametrize("code", ["script-failed", "trials-interrupted"])
+def test_that_something_failed_or_was_interrupted_stands_before_any_figure(code: str) -> None:
+    failed = Finding(code=code, message="it ended with status 3", advice="Mend it.")
     report = replace(sample_reports.memory_bound(), findings=(failed,))
     text = shown(report)
-    assert text.count("[script-failed]") == 1
+    assert text.count(f"[{code}]") == 1
     assert "What could spoil the measurement" not in text
-    assert text.index("[script-failed]") < text.index("Step ")
+    assert text.index(f"[{code}]") < text.index("Step ")
     page = render_markdown(report_document(report))
-    assert page.count("script-failed") == 1
-    assert page.index("script-failed") < page.index("Time of a step")
+    assert page.count(code) == 1
+    assert page.index(code) < page.index("Time of a step")
 
 
 def test_a_finding_that_asks_for_nothing_is_no_warning() -> None:

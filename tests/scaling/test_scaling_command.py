@@ -214,3 +214,10 @@ def test_a_busy_machine_is_told_of_before_anything_is_believed(monkeypatch):
     assert thread_scaling._OtherLoad().findings((1, 2), 2) == ()
     points = (point(1, interval(1.0)), point(2, interval(0.9, 0.8, 0.95)))
     assert "do not rely" in sentence(scaling_of(points, origin="measured", findings=(finding,)))
+
+
+def test_bands_of_given_times_are_not_rounded_onto_them(capsys):
+    assert run("--measured", "1:35ms,2:20ms") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any("35.0 ms (34.5-35.5 ms)" in line for line in lines)
+    assert any("20.0 ms (19.5-20.5 ms)" in line for line in lines)

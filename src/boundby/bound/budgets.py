@@ -320,12 +320,14 @@ def _is_product(op: str) -> bool:
 
 
 def _indexed_notes(judgements: Iterable[Judgement], counted: Counted) -> Iterator[str]:
-    for name in dict.fromkeys(one.of for one in judgements if one.state == "over"):
+    # A limit that was written down has no tolerance: the option would not change it.
+    for name in dict.fromkeys(one.of for one in judgements if one.state == "over" and one.source == BY_BASELINE):
         part, total = counted.indexed.get(name), counted.totals.get(name)
         if name in MOVED and part and total:
             yield tr(
-                "{share} of the {count} depends on the values of indices and masks, so other data moves other bytes. "
-                "Where that is all there is to it, set the script's seed, or allow for it with {option}.",
+                "At least {share} of the {count} depends on the values of indices and masks, so other data moves other "
+                "bytes; what reads a result of a size that values decide is not in that share. Where that is all there "
+                "is to it, set the script's seed, or allow for it with {option}.",
                 share=format_percent(part / total),
                 count=name.replace("_", " "),
                 option="--bytes-tolerance",

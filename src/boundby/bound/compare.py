@@ -13,6 +13,7 @@ from boundby.bound.ceilings import FASTEST_CHANGE
 from boundby.bound.compare_lines import compare_groups, compare_lines
 from boundby.bound.compare_trials import compare_trials
 from boundby.results.comparison import (
+    Against,
     CountChange,
     Noise,
     ReportComparison,
@@ -37,6 +38,8 @@ PROBES_MOVED = 1.1
 MOSTLY = 2 / 3
 # "No difference" says little where only ones above this would have been told.
 WIDE = 0.25
+# Runs of which not even twice the time could be told apart are not worth comparing.
+UNTOLD = 1.0
 # What says of a run that it was disturbed: then time that no limit explains may be the disturbance's.
 _DISTURBED = frozenset({"machine-busy", "machine-moved", "preempted", "steps-spread"})
 _MOST_DISTURBED = 0.95
@@ -94,7 +97,7 @@ def compare_reports(
         counts=counts,
         counts_equal=not changed_counts(counts) if counted else None,
         groups=compare_groups(a, b),
-        split=_compare_splits(a, b) if comparable else (),
+        split=_compare_splits(a, b, time) if comparable else (),
         lines=()
         if time is None
         else compare_lines(a, b, told_apart=None if time.noise is None else time.noise.told_apart),
@@ -239,10 +242,14 @@ def _unmodelled(counts: Counts) -> int | None:
     return sum(one.calls for one in counts.unmodelled) if counts.ops else None
 
 
-def _compare_splits(a: Report, b: Report) -> tuple[ShareChange, ...]:
+def _compare_splits(a: Report, b: Report, time: TimeChange | None) -> tuple[ShareChange, ...]:
+    told_apart = BETWEEN_RUNS if time is None or time.noise is None else time.noise.told_apart
     changes = []
     for name in SHARES:
         of_a, of_b = getattr(a.split, name), getattr(b.split, name)
+        against = _against_work(name, a, b)
+        # Where the counts say the opposite, the shift has to show in the seconds too, beyond all doubt of theirs.
+        differs = _are_apart(of_a, of_b) and (against is None or _seconds_are_apart(name, a, b, told_apart))
         changes.append(
             ShareChange(
                 name=name,
@@ -250,7 +257,8 @@ def _compare_splits(a: Report, b: Report) -> tuple[ShareChange, ...]:
                 b=of_b,
                 a_s=of_a.value * a.step.time_s.median,
                 b_s=of_b.value * b.step.time_s.median,
-                differs=_are_apart(of_a, of_b) and not _is_against_work(name, a, b),
+                differs=differs,
+                against=against if differs else None,
             )
         )
     return tuple(changes)
@@ -261,14 +269,23 @@ def _are_apart(a: Interval, b: Interval) -> bool:
     return max(a.low - b.high, b.low - a.high) > max(SHARE_RESOLUTION, BETWEEN_RUNS * min(a.value, b.value))
 
 
-def _is_against_work(name: str, a: Report, b: Report) -> bool:
+def _against_work(name: str, a: Report, b: Report) -> Against | None:
     """Whether a share's seconds went one way and the work that it stands for, which is counted exactly, the other."""
     of_work = _WORK_OF.get(name)
     if of_work is None or not a.counts.ops or not b.counts.ops:
-        return False
+        return None
     more = of_work(b.counts) - of_work(a.counts)
     longer = getattr(b.split, name).value * b.step.time_s.median - getattr(a.split, name).value * a.step.time_s.median
-    return bool(more * longer < 0)
+    if more * longer >= 0:
+        return None
+    return "less-and-longer" if longer > 0 else "more-and-shorter"
+
+
+def _seconds_are_apart(name: str, a: Report, b: Report, told_apart: float) -> bool:
+    """Whether a share's seconds differ by more than its bands and what the times of the two runs are told apart by."""
+    bands = [getattr(one.split, name).scaled(one.step.time_s.median) for one in (a, b)]
+    low, high = sorted(bands, key=lambda one: one.value)
+    return bool(high.low > low.high * (1.0 + told_apart))
 
 
 def _sentence(a: Side, b: Side, time: TimeChange | None, counts: tuple[CountChange, ...]) -> str:
@@ -295,6 +312,8 @@ def _changed_sentence(a: Side, b: Side, time: TimeChange | None) -> str:
     )
     if not time.differs:
         least = time.noise.told_apart if time.noise is not None else None
+        if least is not None and least > UNTOLD:
+            return tr("No comparison: the runs were too disturbed to compare. {steps}.", steps=steps)
         if least is not None and least > WIDE:
             return tr("No difference could be told below {least}: {steps}.", least=format_percent(least), steps=steps)
         return tr("No difference: {steps}.", steps=steps)

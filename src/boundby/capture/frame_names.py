@@ -13,16 +13,19 @@ from typing import Any, NamedTuple
 
 # Before Python 3.13 a function's variables are copied into a dict that is one and the same for as long as it runs.
 _SHARED = sys.version_info < (3, 13)
-# Builtins that hand out that dict, or let other code write to it; and with how many arguments they leave it alone.
-_GIVING: tuple[tuple[Any, float], ...] = ((locals, float("inf")), (vars, 1), (eval, 2), (exec, 2))
+# Builtins that hand out that dict, or let other code write to it; `_harmless` says how they are called without that.
+_GIVING = (locals, vars, eval, exec)
 _GIVING_NAMES = frozenset({"locals", "vars", "eval", "exec"})
 # What a frame is asked for by; whoever has a frame can pass it on to others, who ask it for the dict.
 _FRAME_NAMES = frozenset({"_getframe", "currentframe", "f_locals"})
 # The builtins as pytest puts them into functions that assert: it looks at the dict and lets go of it.
 _OF_PYTEST = "@py_builtins"
 _GLOBAL, _ATTRIBUTE = frozenset({"LOAD_GLOBAL", "LOAD_NAME"}), frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+# Instructions that leave a dict on top of the stack, as the displays {...} end.
+_DICT_MADE = frozenset({"BUILD_MAP", "BUILD_CONST_KEY_MAP", "DICT_UPDATE"})
 # Instructions between a function and its call; further ones are not followed.
 _LONGEST_CALL = 100
+_SECOND = 2
 # References to the dict of a frame's names that are ours and the frame's own: a variable, an argument, the frame.
 _OURS = 3
 
@@ -72,16 +75,23 @@ def _leaves_dict_alone(frame: FrameType) -> bool:
     return not any(_gives(frame, load) for load in _loads(code))
 
 
+class _Call(NamedTuple):
+    """With how many arguments something is called; whether the second is a dict display, which is never None."""
+
+    arguments: int
+    dict_second: bool
+
+
 class _Load(NamedTuple):
     """A global name, or an attribute named as a giving builtin is, that a function's code loads.
 
     ``owner`` is the global name whose attribute it is: None for a global, empty where that is another expression.
-    ``arguments`` is with how many it is called right there; None where it isn't, or may be called elsewhere.
+    ``call`` is how it is called right there; None where it isn't, or may be called elsewhere.
     """
 
     name: str
     owner: str | None
-    arguments: int | None
+    call: _Call | None
 
 
 def _gives(frame: FrameType, load: _Load) -> bool:
@@ -90,7 +100,14 @@ def _gives(frame: FrameType, load: _Load) -> bool:
         value = _global(frame, load.name)
     else:
         value = vars(builtins).get(load.name) if _is_builtins(frame, load.owner) else None
-    return any(value is one and (load.arguments or 0) < harmless for one, harmless in _GIVING)
+    return any(value is one for one in _GIVING) and not _harmless(value, load.call)
+
+
+def _harmless(giving: Any, call: _Call | None) -> bool:
+    """Whether a builtin leaves the dict alone: eval and exec take it where no dict is given, or None in its place."""
+    if call is None or giving is locals:
+        return False
+    return call.arguments >= 1 if giving is vars else call.dict_second
 
 
 def _is_builtins(frame: FrameType, owner: str) -> bool:
@@ -111,32 +128,37 @@ def _loads(code: CodeType) -> frozenset[_Load]:
     found: set[_Load] = set()
     for at, one in enumerate(instructions):
         if one.opname in _GLOBAL:
-            found.add(_Load(one.argval, None, _arguments(instructions, at + 1)))
+            found.add(_Load(one.argval, None, _call(instructions, at + 1)))
         elif one.opname in _ATTRIBUTE and one.argval in _GIVING_NAMES:
             before = instructions[at - 1]
             owner = before.argval if before.opname in _GLOBAL else ""
             if owner != _OF_PYTEST:
-                found.add(_Load(one.argval, owner, _arguments(instructions, at + 1)))
+                found.add(_Load(one.argval, owner, _call(instructions, at + 1)))
     return frozenset(found)
 
 
-def _arguments(instructions: list[dis.Instruction], begin: int) -> int | None:
-    """With how many arguments what was loaded before ``begin`` is called, by code in a straight line from there."""
+def _call(instructions: list[dis.Instruction], begin: int) -> _Call | None:
+    """How what was loaded before ``begin`` is called, by code in a straight line from there."""
     above = 0  # what lies on the stack above it
+    second = ""  # what made the second of that
     for one in instructions[begin : begin + _LONGEST_CALL]:
         if one.opcode in dis.hasjrel or one.opcode in dis.hasjabs:
+            return None
+        if one.opname == "SWAP":
             return None
         if one.opname == "PRECALL":  # Python 3.11's: half of a call
             continue
         if one.opname == "CALL":
             assert one.arg is not None
             if above == one.arg:
-                return one.arg
+                return _Call(above, above >= _SECOND and second in _DICT_MADE)
             above -= one.arg + 1
         else:
             above += dis.stack_effect(one.opcode, one.arg, jump=False)
         if above < 0:
             return None
+        if above == _SECOND:
+            second = one.opname
     return None
 
 

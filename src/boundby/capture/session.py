@@ -361,7 +361,20 @@ class Session:
         else:
             self.disarm()
         if self.stop:
+            self._stop()
+
+    def _stop(self) -> None:
+        """End the script; in another thread than the main one that would end the thread alone, so it goes on."""
+        if threading.current_thread() is threading.main_thread():
             raise StopRun(0)
+        if not any(one.code == "not-stopped" for one in self.findings):
+            self.findings.append(
+                Finding(
+                    code="not-stopped",
+                    message=tr("the steps ran in a thread of the script, from which --stop cannot end it"),
+                    advice=tr("It went on unwatched to its own end."),
+                )
+            )
 
     def _input_begins(self, iterator: Any = None) -> None:
         if self._recorder is not None and not self._ended and threading.get_ident() == self._thread:

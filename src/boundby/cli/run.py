@@ -242,7 +242,7 @@ def _run(session: Session, asked: _Asked, results: IO[str]) -> Outcome:
         session.disarm()
         outcome = Outcome(status=status & 0xFF)
         try:
-            with _torch_as_at_first(session):
+            with script_modes_set_aside(session):
                 _tell(asked, session, outcome, results)
         except BoundbyError as error:
             _write_error(error, asked.errors)
@@ -274,14 +274,14 @@ def _write_error(error: BoundbyError, errors: IO[str]) -> None:
 
 
 @contextmanager
-def _torch_as_at_first(session: Session) -> Iterator[None]:
+def script_modes_set_aside(session: Session) -> Iterator[None]:
     """Without the modes that the script is in the middle of, which probes are not to run under."""
     if not session.torch_seen:
         yield
         return
-    import torch
+    from boundby.timing.set_aside import modes_set_aside
 
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+    with modes_set_aside(grad=True):
         yield
 
 

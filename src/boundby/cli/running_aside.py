@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import tempfile
 from pathlib import Path
@@ -20,21 +19,21 @@ if TYPE_CHECKING:
 _SHOWN_LINES = 20
 
 
-def explain_aside(target: Target, *, measured: bool) -> Report:
-    """Run the target as ``boundby run --stop`` does; nothing in the working folder is written to.
+def run_aside(target: Target, *, measured: bool) -> tuple[subprocess.CompletedProcess[str], bytes | None]:
+    """Run the target as ``boundby run --stop`` does, in a process of its own; nothing of the user's is written to.
 
     Args:
         target: what to run.
         measured: whether times and shares are wanted too. Counts alone need no ceilings, which may have to be measured.
 
-    Raises:
-        BoundbyError: ``script-not-explained`` where it gave no report or failed; its last lines go to stderr.
+    Returns:
+        The process that has ended, and the report's JSON, None where it gave none. Both call files by their names in
+        the working folder.
     """
     from boundby.remedies.aside import guarded_folders, home_path, make_aside, target_aside
     from boundby.remedies.child_process import child_command
-    from boundby.results.files import decode_report
 
-    with tempfile.TemporaryDirectory(prefix="boundby-check-") as folder:
+    with tempfile.TemporaryDirectory(prefix="boundby-aside-") as folder:
         place, root, home = Path(folder) / "report.json", Path(folder) / "as-it-is", Path.cwd()
         root.mkdir()
         aside = make_aside(home, root)
@@ -48,16 +47,29 @@ def explain_aside(target: Target, *, measured: bool) -> Report:
         done = subprocess.run(
             command, cwd=aside, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
         )
-        if done.returncode != 0 or not place.exists():
-            lines = [line for line in done.stderr.splitlines() if line.strip()]
-            for line in lines[-_SHOWN_LINES:]:
-                click.echo(home_path(line, root), err=True)
-            raise BoundbyError(
-                "script-not-explained",
-                tr("{script} ended with status {status}", script=target.name, status=done.returncode),
-                tr("See what `boundby run` says of it."),
-            )
-        return decode_report(at_home(place.read_bytes(), root), name=tr("the report"))
+        done.stderr = home_path(done.stderr, root)
+        return done, at_home(place.read_bytes(), root) if place.exists() else None
+
+
+def explain_aside(target: Target, *, measured: bool) -> Report:
+    """The report of a target that is run as ``run_aside`` does, with the same arguments.
+
+    Raises:
+        BoundbyError: ``script-not-explained`` where it gave no report or failed; its last lines go to stderr.
+    """
+    from boundby.results.files import decode_report
+
+    done, report = run_aside(target, measured=measured)
+    if done.returncode != 0 or report is None:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        for line in lines[-_SHOWN_LINES:]:
+            click.echo(line, err=True)
+        raise BoundbyError(
+            "script-not-explained",
+            tr("{script} ended with status {status}", script=target.name, status=done.returncode),
+            tr("See what `boundby run` says of it."),
+        )
+    return decode_report(report, name=tr("the report"))
 
 
 def at_home(report: bytes, root: Path) -> bytes:
@@ -67,10 +79,6 @@ def at_home(report: bytes, root: Path) -> bytes:
         report: the JSON.
         root: the folder that stood for the root of the file system.
     """
-    for folder in {root, root.resolve()}:
-        report = report.replace(_in_json(folder) + b"/", b"/")
-    return report
+    from boundby.remedies.aside import home_path
 
-
-def _in_json(folder: Path) -> bytes:
-    return json.dumps(str(folder), ensure_ascii=False)[1:-1].encode("utf-8", "backslashreplace")
+    return home_path(report.decode(), root, in_json=True).encode()

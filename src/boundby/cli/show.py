@@ -43,7 +43,8 @@ def show_command(file: Path, as_json: bool, output: Path | None, force: bool, co
     name, data = read_saved(file)
     schema = decode_header(data, name=name).schema
     if schema == REPORT_SCHEMA:
-        _show_report(data, name, as_json, output, force, confidential)
+        saved_at = "" if str(file) == "-" else str(file)
+        _show_report(data, name, saved_at, as_json, output, force, confidential)
         return
     check_shown(schema, name, (REPORT_SCHEMA, _MACHINE, *_READERS))
     check_confidential(confidential, schema, name)
@@ -53,7 +54,9 @@ def show_command(file: Path, as_json: bool, output: Path | None, force: bool, co
         _show_again(_READERS[schema](data, name), as_json, output, force)
 
 
-def _show_report(data: bytes, name: str, as_json: bool, output: Path | None, force: bool, confidential: bool) -> None:
+def _show_report(
+    data: bytes, name: str, saved_at: str, as_json: bool, output: Path | None, force: bool, confidential: bool
+) -> None:
     from boundby.report.report_file import check_report_file, shown_report, write_report_file
 
     report = decode_report(data, name=name)
@@ -66,9 +69,10 @@ def _show_report(data: bytes, name: str, as_json: bool, output: Path | None, for
 
         click.echo(render_json(shown_report(report, confidential=confidential)).encode(), nl=False)
     else:
-        from boundby.report.next_command import rerun_command
+        from boundby.report.next_command import saved_command
 
-        print_report(report, next_command=rerun_command(report, "after.json"))
+        report = shown_report(report, confidential=confidential)
+        print_report(report, next_command=saved_command(report, saved_at))
 
 
 def _show_machine(data: bytes, name: str, as_json: bool, output: Path | None, force: bool) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +16,7 @@ from boundby.cli.options import json_option, print_report, working_folder
 from boundby.cli.report_files import confidential_option, report_output_option, show_command_for
 from boundby.cli.run import EMBEDDED_DEFAULT, ScriptCommand
 from boundby.results.errors import EXIT_DONE, EXIT_INTERRUPTED, BoundbyError
-from boundby.results.language import language, tr, trn
+from boundby.results.language import tr, trn
 from boundby.results.units import format_time
 
 if TYPE_CHECKING:
@@ -114,7 +112,17 @@ def try_command(
         remedy_named(target.name)  # a misspelt remedy is told by what it is near to
     check_target(target)
     began = time.monotonic()
-    report, status = _explained(target), EXIT_DONE
+    try:
+        report, status = _explained(target), EXIT_DONE
+    except KeyboardInterrupt:
+        raise BoundbyError(
+            "interrupted-early",
+            tr("interrupted before the first trial; nothing was written"),
+            tr(
+                "Let it run on, or see what `boundby run` says of the script; that reports also what it saw until then."
+            ),
+            status=EXIT_INTERRUPTED,
+        ) from None
     # A start of the script lasts no longer than its run as it is did without the steps that were timed.
     start_s = max(0.0, time.monotonic() - began - report.step.steps_timed * report.step.time_s.median)
     try:
@@ -135,37 +143,27 @@ def try_command(
 
 def _explained(target: Target) -> Report:
     """The script run and explained in a process of its own, as `boundby run --stop` does."""
-    from boundby.cli.running_aside import at_home
-    from boundby.remedies.aside import guarded_folders, home_path, make_aside, target_aside
-    from boundby.remedies.child_process import child_command
+    from boundby.cli.running_aside import run_aside
     from boundby.results.files import decode_report
 
-    with tempfile.TemporaryDirectory(prefix="boundby-try-") as folder:
-        place, root, home = Path(folder) / "report.json", Path(folder) / "as-it-is", Path.cwd()
-        root.mkdir()
-        aside = make_aside(home, root)
-        command = [*child_command("boundby.remedies.explained_aside"), str(root)]
-        command += [*map(str, guarded_folders(target, home)), "--"]
-        command += ["boundby", "--lang", language(), "run", "--stop", "-o", str(place)]
-        command += ["-m"] * target.is_module + [target_aside(target, home, root).name, *target.args]
-        click.echo(tr("boundby: running the script as it is"), err=True)
-        done = subprocess.run(
-            command, cwd=aside, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+    click.echo(tr("boundby: running the script as it is"), err=True)
+    done, report = run_aside(target, measured=True)
+    if report is None:
+        raise BoundbyError(
+            "script-not-explained",
+            tr("the script gave no report: {why}", why=_why_not(done.stderr, done.returncode)),
+            tr("See what `boundby run` says of it."),
         )
-        if not place.exists():
-            raise BoundbyError(
-                "script-not-explained",
-                tr("the script gave no report: {why}", why=_why_not(home_path(done.stderr, root), done.returncode)),
-                tr("See what `boundby run` says of it."),
-            )
-        return decode_report(at_home(place.read_bytes(), root), name=tr("the report"))
+    return decode_report(report, name=tr("the report"))
 
 
 def _why_not(errors: str, status: int) -> str:
     """What the run said last before it ended: an error of boundby's own, else the script's."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("boundby: ") and line.endswith("]")]
-    said = (own or lines)[-1:]
+    # A write that was refused is why fewer steps were seen, whatever was made of it.
+    refused = [line.partition("WriteRefused: ")[2] for line in lines if "aside.WriteRefused: " in line]
+    said = (refused or own or lines)[-1:]
     return said[0].removeprefix("boundby: ") if said else tr("status {status}", status=status)
 
 

@@ -7,6 +7,7 @@ Calibrated: what engines reach of that, from published rows (`boundby.llm.calibr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from boundby.llm.calibration import Expected, cell_of, coefficients, expected_step
@@ -27,7 +28,7 @@ ASSUMED_LAUNCH_S = (2e-6, 4e-6, 8e-6)
 # A prefill reaches this share of the dense peak; low and high of what engines are published to reach.
 _PREFILL_SHARE = (0.35, 0.55, 0.8)
 # Weights and cache can fill this share of memory; the rest is for activations and the engine itself.
-_USABLE_MEMORY = 0.9
+USABLE_MEMORY = 0.9
 SWEEP = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXT_SWEEP = (256, 1024, 4096, 16384, 65536)
 
@@ -314,7 +315,7 @@ def _step(setting: _Setting) -> tuple[Step, Expected]:
         context=int(setting.work.context),
         step_s=band,
         floor_s=floor,
-        bound="compute" if computing is not None and computing > reading else "memory",
+        bound=_bound(kernels),
         tokens_per_s_user=_inverse(band, 1),
         tokens_per_s=_inverse(band, batch),
         mbu=_inverse(band, reading),
@@ -326,6 +327,12 @@ def _step(setting: _Setting) -> tuple[Step, Expected]:
         fits=_fits(setting, batch),
     )
     return step, parts
+
+
+def _bound(kernels: Sequence[Kernel]) -> str:
+    """What binds most of the floor's time: each kernel takes the longer of reading and computing, one after another."""
+    computing = sum(one.floor_s for one in kernels if one.bound == "compute")
+    return "compute" if computing > sum(one.floor_s for one in kernels) / 2 else "memory"
 
 
 def _inverse(band: Interval, amount: float) -> Interval:
@@ -375,14 +382,24 @@ def _prefill(setting: _Setting, tokens: int) -> Prefill:
 
 
 def _least_batch(setting: _Setting, *, cached: bool) -> int | None:
-    """The least batch at which products take longer than reading; doubling, then halving the gap."""
+    """The least batch at which products take longer than reading, or with the cache bind most of a step's floor.
+
+    By doubling, then halving the gap.
+    """
     if setting.hardware.peak(setting.work.weights.name) is None:
         return None
     work = setting.work if cached else replace(setting.work, context=0)
 
     def computes(batch: int) -> bool:
-        kernels = step_kernels(setting.model, setting.hardware, replace(work, batch=batch), partition="megakernel")
-        return kernels[0].bound == "compute"
+        partition: Partition = "fused" if cached else "megakernel"
+        kernels = step_kernels(
+            setting.model,
+            setting.hardware,
+            replace(work, batch=batch),
+            partition=partition,
+            devices=setting.devices if cached else 1,
+        )
+        return _bound(kernels) == "compute"
 
     high = 1
     while not computes(high):
@@ -400,7 +417,7 @@ def _largest_batch(setting: _Setting) -> int | None:
     memory = setting.hardware.memory_bytes
     if memory is None:
         return None
-    room = memory * setting.devices * _USABLE_MEMORY - stored_bytes(setting.model, setting.work)
+    room = memory * setting.devices * USABLE_MEMORY - stored_bytes(setting.model, setting.work)
     one = setting.model.cache_bytes(setting.work.context, setting.work.cache_element_bytes, devices=setting.devices)
     if room < 0:
         return 0

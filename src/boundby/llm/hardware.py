@@ -22,7 +22,8 @@ from boundby.results.machine import Ceiling, Machine
 
 HardwareSource = Literal["datasheet", "measured", "file"]
 
-_STREAMS = ("read", "copy", "triad", "inplace", "write")
+# Whose rate stands for main memory, the first that was measured.
+_STREAMS = ("read", "triad", "copy", "write", "inplace")
 _LARGEST_FILE = 64 * 1024 * 1024
 
 # What one device has had so far lies well inside; what lies outside was given in another unit, or for many devices.
@@ -381,14 +382,21 @@ def hardware_from_machine(machine: Machine, *, name: str) -> Hardware:
 
 
 def _main_memory(ceilings: list[Ceiling]) -> float | None:
-    """The fastest stream over the largest working set, whichever it is: what a floor stands on is the most within
-    reach.
+    """How fast main memory is read, in bytes/s: a step that decodes reads weights and cache, and writes next to none.
+
+    Of torch's own reading where that was measured, else of any stack's, else of the first other stream that was. In
+    place comes last: it counts each byte as read and as written, so its rate is up to twice that of reading alone.
     """
     streams = [one for one in ceilings if one.kind == "bandwidth" and one.unit == "byte/s" and one.name in _STREAMS]
     largest = max((one.size_bytes or 0 for one in streams), default=0)
     at_largest = [one for one in streams if (one.size_bytes or 0) == largest]
     sound = [one for one in at_largest if not one.contradicted] or at_largest
-    return max((one.value for one in sound), default=None)
+    for name in _STREAMS:
+        named = [one for one in sound if one.name == name]
+        own = [one for one in named if one.stack == "torch"] or named
+        if own:
+            return max(one.value for one in own)
+    return None
 
 
 def _number(value: object, name: str, field: str) -> float:

@@ -8,22 +8,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
+from boundby.remedies.freed_memory import KEEP_FREED, LEAST_KEPT, MOST_KEPT, glibc_as_it_comes
 from boundby.remedies.predicting import predicted_from_saving
 from boundby.results.language import tr
 from boundby.results.units import format_time
 
 NAME = "allocator"
 CHANGES_NUMBERS = False
-# Nothing is mapped or given back by itself below 4 GiB; what the heap grows by at a time is 64 MiB.
-ENVIRONMENT: Mapping[str, str] = {
-    "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
-    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-}
+ENVIRONMENT: Mapping[str, str] = KEEP_FREED
 # Fewer faults than these a step cost nothing that could be seen.
 FEW_FAULTS = 64
-# Not every fault goes away, and a page that is there already need not be fetched into the caches either.
-LEAST_KEPT, MOST_KEPT = 0.6, 1.4
 
 
 def title() -> str:
@@ -34,12 +28,6 @@ def title() -> str:
 def _change() -> str:
     settings = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
     return tr("set {settings} in the script's environment", settings=settings)
-
-
-def glibc_as_it_comes() -> bool:
-    """Whether memory is glibc's, with its own thresholds: nothing in the environment tells it others."""
-    told = (*ENVIRONMENT, "GLIBC_TUNABLES", "LD_PRELOAD")
-    return platform.libc_ver()[0] == "glibc" and not any(name in os.environ for name in told)
 
 
 def predict(evidence: Evidence) -> Prediction:

@@ -4,21 +4,25 @@ A trial runs the script several times over, killed in the middle. Its checkpoint
 user's folder, nor overwrite what is there. So it runs in a folder of links: folders are real, files are links to the
 user's. Reading follows the links; a file that is opened for writing is made a copy (or, if it is to be emptied, a new
 file) just before. The folders above are there too, with links to what lies beside, so that a path with ``..`` (the
-script's own, or one that it opens) leads where it does in the user's folder. What the script writes into the user's
-folder, or into its own, by an absolute path cannot be led aside, and is refused. Everything else, such as caches in the
-home folder, is the script's own affair.
+script's own, or one that it opens) leads where it does in the user's folder. What the script writes by an absolute
+path, be it one that it made of a relative one, cannot be led aside, and is refused wherever it leads: only caches,
+temporary files and devices are the script's own affair.
 """
 
 from __future__ import annotations
 
+import glob
+import json
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import platformdirs
 
 from boundby.capture.script import Target
 from boundby.results.language import tr
@@ -29,6 +33,8 @@ _WHOLE = frozenset(
 )
 # Beyond so many files, further folders are linked as a whole and mirrored only when something is written in them.
 MOST_LINKS = 20_000
+# Variables that name a folder of caches, beside those that say so.
+_CACHES = frozenset({"HF_HOME", "TORCH_HOME", "TORCH_EXTENSIONS_DIR", "MPLCONFIGDIR"})
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -90,23 +96,38 @@ def guarded_folders(target: Target, folder: Path) -> tuple[Path, ...]:
     if target.is_module:
         return (folder,)
     own = Path(os.path.realpath(folder / target.name)).parent
-    # Caches and temporary files are not the script's results, wherever it lies.
-    shared = (os.path.expanduser("~"), tempfile.gettempdir())
-    if any(_is_below(os.path.realpath(place), str(own)) for place in shared) or own.is_relative_to(folder):
-        return (folder,)
-    return (folder, own)
+    return (folder,) if own.is_relative_to(folder) else (folder, own)
 
 
-def home_path(path: str, root: Path) -> str:
+def free_folders() -> frozenset[str]:
+    """Where a trial may write by an absolute path: caches, temporary files and devices; resolved."""
+    home = os.path.expanduser("~")
+    places = {tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev", "/dev/shm", "/proc", "/sys"}
+    places |= {os.path.join(home, name) for name in (".cache", ".triton", ".nv")}
+    # Measured ceilings are kept there.
+    places.add(platformdirs.user_data_dir("boundby"))
+    named = (place for name, place in os.environ.items() if "CACHE" in name or name in _CACHES)
+    places |= {place for place in named if os.path.isabs(place)}
+    # Compiled code is kept there from one run to the next.
+    places |= set(glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), "torchinductor_*")))
+    return frozenset(map(os.path.realpath, places)) - {os.sep, os.path.realpath(home)}
+
+
+def home_path(text: str, root: Path, *, in_json: bool = False) -> str:
     """A text in which what lies below ``root`` is called by its name in the user's file system.
 
     Args:
-        path: a path, or a text with paths.
+        text: a path, or a text with paths.
         root: as given to ``make_aside``.
+        in_json: whether the text is JSON, in which a path may be written with escapes.
     """
+    # The longer first: it may end with the other.
     for one in sorted({str(root), os.path.realpath(root)}, key=len, reverse=True):
-        path = path.replace(one + os.sep, os.sep)
-    return path
+        written = one
+        if in_json:
+            written = json.dumps(one, ensure_ascii=False)[1:-1].encode("utf-8", "backslashreplace").decode()
+        text = text.replace(written + os.sep, os.sep)
+    return text
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -140,8 +161,18 @@ class Guard:
     """Hears of every file that is about to be written in this process, and sees that it is none of the user's."""
 
     def __init__(self, folders: Sequence[Path], root: Path) -> None:
-        self.folders: Collection[str] = tuple(os.path.abspath(folder) for folder in folders)
-        self.root = os.path.abspath(root)
+        self.roots = tuple(dict.fromkeys((os.path.abspath(root), os.path.realpath(root))))
+        self.free = free_folders()
+        guarded = set(map(os.path.realpath, folders))
+        # Someone who works in a folder of the temporary ones has files of their own beside it.
+        for folder in tuple(guarded):
+            around = self._free_around(folder)
+            if around not in ("", folder):
+                guarded.add(os.path.join(around, os.path.relpath(folder, around).split(os.sep)[0]))
+        # In a folder that is both, what is there already is the user's.
+        for folder in guarded & self.free:
+            guarded |= {entry.path for entry in _entries(Path(folder))} - {os.path.dirname(self.roots[-1])}
+        self.guarded = frozenset(guarded - self.free) - set(self.roots)
         self._busy = False
 
     def install(self) -> None:
@@ -156,17 +187,43 @@ class Guard:
         """
         if isinstance(path, int):
             return
-        place = os.path.abspath(os.fsdecode(path))
-        if _is_below(place, self.root):
-            self._make_own(place, emptied=emptied)
-        elif any(_is_below(place, folder) for folder in self.folders):
+        self._led_aside(os.fsdecode(path), emptied=emptied)
+        self._check(os.path.realpath(os.fsdecode(path)))
+
+    def before_entry(self, path: Any) -> None:
+        """Something is about to be made, moved or removed, which changes its folder; it may itself be a link.
+
+        Raises:
+            WriteRefused: it lies in one of the user's folders.
+        """
+        folder, name = os.path.split(os.path.abspath(os.fsdecode(path)))
+        self._led_aside(folder)
+        above = os.path.dirname(os.fsdecode(path).rstrip(os.sep)) or "."
+        self._check(os.path.join(os.path.realpath(above), name))
+
+    def _led_aside(self, path: str, *, emptied: bool = False) -> None:
+        place = os.path.abspath(path)
+        for root in self.roots:
+            if _is_below(place, root):
+                self._make_own(place, root, emptied=emptied)
+                return
+
+    def _check(self, place: str) -> None:
+        """Raises ``WriteRefused`` for a resolved place that is the user's; the nearest folder around it decides."""
+        if any(_is_below(place, root) for root in self.roots):
+            return
+        guarded = max((one for one in self.guarded if _is_below(place, one)), key=len, default="")
+        if len(self._free_around(place)) <= len(guarded):
             raise WriteRefused(
                 tr("the script writes to {place} by its full path, which a trial cannot lead aside", place=place)
             )
 
-    def _make_own(self, place: str, *, emptied: bool) -> None:
-        parts = os.path.relpath(place, self.root).split(os.sep)
-        at = self.root
+    def _free_around(self, place: str) -> str:
+        return max((one for one in self.free if _is_below(place, one)), key=len, default="")
+
+    def _make_own(self, place: str, root: str, *, emptied: bool) -> None:
+        parts = os.path.relpath(place, root).split(os.sep)
+        at = root
         for depth, part in enumerate(parts):
             at = os.path.join(at, part)
             if not os.path.islink(at):
@@ -206,10 +263,8 @@ def _opened(guard: Guard, args: tuple[Any, ...]) -> None:
 
 
 def _one_path(guard: Guard, args: tuple[Any, ...]) -> None:
-    # Making, removing or moving something changes its folder: that must be our own, the thing itself may be a link.
-    path = args[0]
-    if isinstance(path, (str, bytes, os.PathLike)):
-        guard.before_write(os.path.join(os.path.dirname(os.path.abspath(os.fsdecode(path))), "."))
+    if isinstance(args[0], (str, bytes, os.PathLike)):
+        guard.before_entry(args[0])
 
 
 def _two_paths(guard: Guard, args: tuple[Any, ...]) -> None:

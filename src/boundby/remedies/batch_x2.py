@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from boundby.bound.ceilings import Ceilings, Speed
-from boundby.remedies.allocator import LEAST_KEPT, MOST_KEPT, glibc_as_it_comes
 from boundby.remedies.contract import CannotTell, Effects, Evidence, Prediction
 from boundby.remedies.data_loaders import change_loaders
+from boundby.remedies.freed_memory import LEAST_KEPT, MOST_KEPT, glibc_as_it_comes
 from boundby.remedies.in_step import Shape, base_name, tensor_shapes
 from boundby.remedies.sums import LEAST_KNOWN, known_share, weighted_sum
 from boundby.results.counts import MatmulShape

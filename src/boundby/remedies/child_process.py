@@ -9,6 +9,7 @@ folder.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import suppress
@@ -31,22 +32,26 @@ def child_command(module: str) -> list[str]:
 
 
 def end_other_programs(pid: int) -> None:
-    """Stops a process and all that it has started, and lets those that are no Python end by themselves.
+    """Stops a process group and lets those of it that are no Python end by themselves.
 
     Above all compilers that torch.compile has started: killed, they would leave what they had begun to write among the
-    system's temporary files.
+    system's temporary files. What has a group of its own is not killed with this one, and is left as it is.
 
     Args:
-        pid: of a process that is about to be killed with all its children.
+        pid: of a process that is about to be killed with its whole group.
     """
-    with suppress(psutil.Error):
-        process = psutil.Process(pid)
+    with suppress(psutil.Error, ProcessLookupError):
+        process, group = psutil.Process(pid), os.getpgid(pid)
         python, started = process.exe(), []
         for one in (process, *process.children(recursive=True)):
-            with suppress(psutil.Error):
+            with suppress(psutil.Error, ProcessLookupError):
+                if os.getpgid(one.pid) != group:
+                    continue
                 # Stopped, none starts another.
                 one.suspend()
-                if one.exe() not in ("", python):
+                if os.getpgid(one.pid) != group:  # it left just before
+                    one.resume()
+                elif one.exe() not in ("", python):
                     one.terminate()
                     one.resume()
                     started.append(one)

@@ -15,6 +15,7 @@ from boundby.bound.compare import changed_counts, count_name, ratio_text
 from boundby.report.compare_machines_page import render_machines
 from boundby.report.compare_parts import SIDE_WIDTH, format_amount, more_in_json, render_findings, side_name
 from boundby.report.page import NARROW, bullets, heading, indented, page_width, render_page
+from boundby.report.remedy_words import is_unclear
 from boundby.report.report_words import share_name
 from boundby.report.safe_text import clean, elide, elide_middle, short_path
 from boundby.results.comparison import (
@@ -208,9 +209,17 @@ def _share(change: ShareChange, *, wide: bool, unicode: bool) -> Iterator[str]:
         else:
             yield format_percent(share.value)
     if wide:
-        yield tr("differs") if change.differs else tr("no difference")
+        yield _share_told(change)
     else:
         yield "!=" if change.differs else ""
+
+
+def _share_told(change: ShareChange) -> str:
+    if change.against == "less-and-longer":
+        return tr("differs: less work, and longer")
+    if change.against == "more-and-shorter":
+        return tr("differs: more work, and shorter")
+    return tr("differs") if change.differs else tr("no difference")
 
 
 def _lines(found: ReportComparison, width: int, *, unicode: bool, folder: str | None) -> Iterator[RenderableType]:
@@ -265,6 +274,8 @@ def _trials(found: ReportComparison, width: int, *, unicode: bool) -> Iterator[R
     table.add_row("", *names, "")
     for one in found.trials:
         told = {True: tr("differs"), False: tr("no difference"), None: tr("tried in one only")}[one.differs]
+        if one.differs is False and any(side is not None and is_unclear(side) for side in (one.a, one.b)):
+            told = tr("cannot be told")
         cells = (_speedup(one.a), _speedup(one.b), told)
         table.add_row(Text(f"  {clean(one.name, unicode=unicode)}"), *map(Text, cells))
     yield table
@@ -273,6 +284,8 @@ def _trials(found: ReportComparison, width: int, *, unicode: bool) -> Iterator[R
 def _speedup(speedup: Interval | None) -> str:
     if speedup is None:
         return tr("not tried")
+    if is_unclear(speedup):
+        return tr("unclear ({low}-{high}x)", low=ratio_text(speedup.low)[:-1], high=ratio_text(speedup.high)[:-1])
     return f"{ratio_text(speedup.value)} ({ratio_text(speedup.low)}-{ratio_text(speedup.high)})".replace("x-", "-")
 
 

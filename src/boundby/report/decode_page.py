@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from boundby.llm.decode import DecodeEstimate, LaunchCost, Step
+from boundby.llm.decode import USABLE_MEMORY, DecodeEstimate, LaunchCost, Step
 from boundby.report.decode_words import (
     bound_words,
     engine_words,
@@ -364,7 +364,11 @@ def turning_points(found: DecodeEstimate) -> str:
     elif found.memory_full_batch == 0:
         memory = tr("Memory does not hold the weights and one cache.")
     else:
-        memory = tr("Memory is full at batch {batch}.", batch=f"{found.memory_full_batch:,}")
+        memory = tr(
+            "Memory is full at batch {batch}, with {share} of it kept for activations and the engine.",
+            batch=f"{found.memory_full_batch:,}",
+            share=format_percent(1 - USABLE_MEMORY),
+        )
     return tr("{first} {then}", first=compute, then=memory)
 
 

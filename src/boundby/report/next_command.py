@@ -8,6 +8,7 @@ import shlex
 from itertools import pairwise
 
 from boundby.results.files import FORMATS, REPORT_FORMATS
+from boundby.results.language import tr
 from boundby.results.report import Report
 
 _OUTPUT_OPTIONS = ("-o", "--output")
@@ -45,6 +46,21 @@ def rerun_command(report: Report, output: str) -> str:
     else:
         command[place] = output
     return _joined(["boundby", *command[1:]])
+
+
+def saved_command(report: Report, file: str) -> str:
+    """What can be done with a saved report: make it again, for comparison; what no command made, only a program can.
+
+    Args:
+        report: the saved report.
+        file: where it is saved; empty where that is not known.
+    """
+    if report.tool.command:
+        return rerun_command(report, "after.json")
+    return tr(
+        "{command}, once your program has saved a second report",
+        command=f"boundby compare {_quoted(file or 'before.json')} after.json",
+    )
 
 
 def _joined(words: list[str]) -> str:

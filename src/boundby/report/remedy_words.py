@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
 from boundby.results.remedy import WORTH, Measured, Numerics, Predicted, Remedy
 from boundby.results.units import format_number, format_time
@@ -60,7 +61,7 @@ def trials_sentence(remedies: Sequence[Remedy]) -> str:
     if not results:
         return trn("The trial gave no result.", "None of {count} trials gave a result.", count)
     if unclear == count:
-        return trn("The trial was unclear.", "All {count} trials were unclear.", count)
+        return trn("The trial was unclear.", "None of {count} trials was clear.", count)
     if unclear:
         return tr(
             "None of {count} trials shows a gain; unclear: {unclear}.", count=f"{count:,}", unclear=f"{unclear:,}"
@@ -86,7 +87,7 @@ def times(speed: Predicted | Measured | None) -> str:
     return f"{value}x ({low}-{high})"
 
 
-def is_unclear(speed: Predicted | Measured) -> bool:
+def is_unclear(speed: Predicted | Measured | Interval) -> bool:
     """Whether the interval is so wide that a figure within it would only mislead."""
     return speed.high > _UNCLEAR * speed.low
 

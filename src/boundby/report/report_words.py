@@ -24,7 +24,7 @@ AT_FLOOR = 0.95
 # Reconciliation further than this from the whole step is worth a warning in words.
 _RECONCILED_WITHIN = 0.05
 _MOST_KINDS = 4
-_ENDED = ("script-failed",)
+_ENDED = ("script-failed", "trials-interrupted")
 _LONGEST_NAME = 60
 _LONGEST_PATH = 60
 _LAST_PARTS = 2
@@ -245,7 +245,7 @@ def reconciliation_text(report: Report) -> str:
 
 
 def ended_findings(report: Report) -> tuple[Finding, ...]:
-    """Findings that a reader has to know before any figure: the script failed or was interrupted."""
+    """Findings that a reader has to know before any figure: the script or its trials failed or were interrupted."""
     return tuple(one for one in report.findings if one.code in _ENDED)
 
 
@@ -302,6 +302,9 @@ def step_kinds_text(report: Report) -> str:
     rest = len(kinds) - _MOST_KINDS
     if rest > 0:
         shown = tr("{shown}, and {rest}", shown=shown, rest=trn("{count} more kind", "{count} more kinds", rest))
+    if len({one.ops for one in kinds}) == 1:
+        # With as many ops in each, the figures shown would be the same.
+        shown = tr("{shown}, which differ in their ops or in their shapes", shown=shown)
     return tr("The watched steps are of {kinds} kinds: {shown}.", kinds=f"{len(kinds):,}", shown=shown)
 
 

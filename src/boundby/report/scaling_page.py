@@ -49,16 +49,16 @@ def _parts(scaling: Scaling, width: int, *, unicode: bool, next_command: str) ->
         yield ""
         yield heading(*_points_title(scaling))
         rows = [words.point_row(scaling, one, unicode=unicode) for one in scaling.points]
-        yield _table(words.point_head(scaling), rows, unicode=unicode)
+        yield _table(words.point_head(scaling), rows, width=width, unicode=unicode)
     if scaling.projections:
         yield ""
         yield heading(tr("Modelled"), tr("by the laws fitted to the above; nothing here was measured"))
         rows = [words.projection_row(one) for one in scaling.projections]
-        yield _table(words.projection_head(scaling), rows, unicode=unicode)
+        yield _table(words.projection_head(scaling), rows, width=width, unicode=unicode)
     for share, values in groupby(scaling.laws, key=lambda one: one.serial_share):
         yield ""
         yield heading(tr("Serial share {share}", share=words.share_text(share)), tr("speed-up over one worker"))
-        yield _table(words.law_head(), [words.law_row(one) for one in values], unicode=unicode)
+        yield _table(words.law_head(), [words.law_row(one) for one in values], width=width, unicode=unicode)
     plot = plot_lines(scaling, width=width, unicode=unicode)
     if plot:
         yield ""
@@ -99,8 +99,11 @@ def _points_title(scaling: Scaling) -> tuple[str, str]:
     return tr("As given"), tr("bands are those of the digits; {karp_flatt}", karp_flatt=karp_flatt)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, unicode: bool) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: int, unicode: bool) -> Table:
+    columns = zip((f"  {head[0]}", *head[1:]), *rows, strict=True)
+    needed = sum(max(map(cell_len, column)) + 2 for column in columns)
+    # Closer together before a cell is broken.
+    table = Table.grid(padding=(0, 2 if needed <= width else 1, 0, 0))
     for _ in head:
         table.add_column(justify="right", overflow="fold")
     table.add_row(*(Text(f"  {title}" if at == 0 else title, style="dim") for at, title in enumerate(head)))

@@ -11,6 +11,9 @@ from boundby.results.scaling import LawValue, Projection, Scaling, ScalingPoint,
 from boundby.results.units import format_percent, format_percent_range, format_time_band
 from boundby.scaling.summary import LARGEST_MISS, describes, unit_words
 
+# A band of at most this share of its time is shown with three digits.
+_NARROW_BAND = 0.1
+
 NOTHING = "-"
 
 
@@ -200,15 +203,17 @@ def point_row(scaling: Scaling, one: ScalingPoint, *, unicode: bool = True) -> t
     time = one.time_s
     return (
         f"{one.workers:,}" + ("*" if one.oversubscribed else ""),
-        *(
-            (NOTHING if time is None else format_time_band(time.value, time.low, time.high, unicode=unicode),)
-            if timed
-            else ()
-        ),
+        *((NOTHING if time is None else _time_band(time, unicode=unicode),) if timed else ()),
         times(one.speedup),
         NOTHING if one.efficiency is None else format_percent(one.efficiency.value),
         NOTHING if one.serial_share is None else _karp_flatt(one.serial_share),
     )
+
+
+def _time_band(time: Interval, *, unicode: bool) -> str:
+    """A time with its band; the digits that were given say the band, which two would round onto the time."""
+    narrow = time.high - time.low <= _NARROW_BAND * time.value
+    return format_time_band(time.value, time.low, time.high, unicode=unicode, digits=3 if narrow else None)
 
 
 def _karp_flatt(share: Interval) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from boundby.report.chart import Axis, Chart, Line
 from boundby.report.document import Block, Bullets, Document, Paragraph, Section, Table
-from boundby.report.sweep_page import sweep_facts, sweep_sentence
+from boundby.report.sweep_page import is_fitted, sweep_facts, sweep_sentence
 from boundby.results.language import language, tr
 from boundby.results.sweep import Sweep
 from boundby.results.units import format_count, format_time
@@ -25,7 +25,11 @@ def sweep_document(sweep: Sweep) -> Document:
         title=tr("Time of {target} against {argument}", target=sweep.target, argument=sweep.argument),
         lead=(
             Paragraph(text=sweep_sentence(sweep, unicode=True), emphasis=True),
-            Table(caption=tr("What the fit says"), head=("", ""), rows=tuple(sweep_facts(sweep, unicode=True))),
+            Table(
+                caption=tr("What the fit says") if is_fitted(sweep) else "",
+                head=("", ""),
+                rows=tuple(sweep_facts(sweep, unicode=True)),
+            ),
         ),
         sections=tuple(_sections(sweep)),
         language=language(),
@@ -45,6 +49,8 @@ def _sections(sweep: Sweep) -> Iterator[Section]:
 def _chart(sweep: Sweep) -> Chart:
     first, last = sweep.points[0].at, sweep.points[-1].at
     places = [first * (last / first) ** (place / (_CURVE_POINTS - 1)) for place in range(_CURVE_POINTS)]
+    fitted = is_fitted(sweep)
+    bands = tr("Points are medians, bands the middle half of the times.")
     miss = tr(
         "The fit misses no time by more than {miss}, at {argument} {at}.",
         miss=f"{sweep.fit.largest_miss:.1%}",
@@ -58,7 +64,9 @@ def _chart(sweep: Sweep) -> Chart:
             "{first} {then}",
             first=tr("Points are medians, bands the middle half of the times; the dashed line is the fit."),
             then=miss,
-        ),
+        )
+        if fitted
+        else bands,
         x=Axis(name=sweep.argument, scale="log"),
         y=Axis(name=tr("time a call"), unit="s", scale="log"),
         lines=(
@@ -69,31 +77,31 @@ def _chart(sweep: Sweep) -> Chart:
                 low=tuple(one.time_s.low for one in sweep.points),
                 high=tuple(one.time_s.high for one in sweep.points),
             ),
-            Line(
-                name=tr("fitted"),
-                x=tuple(places),
-                y=tuple(map(sweep.fit.time_s, places)),
-                look="modelled",
-                points=False,
-            ),
+            *((_fitted_line(sweep, places),) if fitted else ()),
         ),
     )
 
 
+def _fitted_line(sweep: Sweep, places: list[float]) -> Line:
+    return Line(
+        name=tr("fitted"), x=tuple(places), y=tuple(map(sweep.fit.time_s, places)), look="modelled", points=False
+    )
+
+
 def _each(sweep: Sweep) -> Block:
-    power = sweep.fit.power
+    power, fitted = sweep.fit.power, is_fitted(sweep)
     unit = sweep.argument if power == 1 else f"{sweep.argument}^{power}"
     return Table(
-        caption=tr("Measured beside fitted"),
-        head=(sweep.argument, tr("Measured"), tr("Fitted"), tr("For each {unit}", unit=unit)),
+        caption=tr("Measured beside fitted") if fitted else tr("Measured"),
+        head=(sweep.argument, tr("Measured"), *((tr("Fitted"),) if fitted else ()), tr("For each {unit}", unit=unit)),
         rows=tuple(
             (
                 format_count(one.at),
                 format_time(one.time_s.value),
-                format_time(sweep.fit.time_s(one.at)),
+                *((format_time(sweep.fit.time_s(one.at)),) if fitted else ()),
                 format_time(one.time_s.value / one.at**power),
             )
             for one in sweep.points
         ),
-        numeric=(0, 1, 2, 3),
+        numeric=(0, 1, 2, 3) if fitted else (0, 1, 2),
     )

@@ -14,7 +14,7 @@ from boundby.report.safe_text import clean
 from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
-from boundby.results.sweep import GrowthFit, Sweep
+from boundby.results.sweep import GrowthFit, Sweep, fit_holds, is_unsteady
 from boundby.results.units import digits_for, format_count, format_time, format_time_band
 
 _PLOT_ROWS = 12
@@ -52,7 +52,12 @@ def _parts(sweep: Sweep, width: int, *, unicode: bool, next_command: str) -> Ite
     yield ""
     shape = "·" if unicode else "."
     dot = "●" if unicode else "o"
-    yield heading(tr("Plot"), tr("{dot} measured, {shape} fitted; both axes logarithmic", dot=dot, shape=shape))
+    note = (
+        tr("{dot} measured, {shape} fitted; both axes logarithmic", dot=dot, shape=shape)
+        if is_fitted(sweep)
+        else tr("{dot} measured; both axes logarithmic", dot=dot)
+    )
+    yield heading(tr("Plot"), note)
     for line in plot_lines(sweep, width=width, unicode=unicode):
         yield Text(line, no_wrap=True)
     if sweep.findings:
@@ -73,8 +78,35 @@ def sweep_remark(found: Finding) -> str:
     return tr("{message}. {advice} [{code}]", message=found.message, advice=found.advice, code=found.code)
 
 
+def is_fitted(sweep: Sweep) -> bool:
+    """Whether the fit accounts for the times; looked up again, since older files do not say."""
+    return sweep.fitted and fit_holds(sweep.points, sweep.fit)
+
+
+def _no_fit_sentence(sweep: Sweep, *, unicode: bool) -> str:
+    times = [one.time_s.value for one in sweep.points]
+    words = {
+        "low": format_time(min(times), digits=2, unicode=unicode),
+        "high": format_time(max(times), digits=2, unicode=unicode),
+        "name": sweep.argument,
+        "first": format_count(sweep.points[0].at),
+        "last": format_count(sweep.points[-1].at),
+    }
+    if is_unsteady(sweep.points) or sweep.fit.rate_per_s is None:
+        return tr(
+            "No fit: the times are too noisy to tell. Calls took {low} to {high} at {name} {first} to {last}.", **words
+        )
+    return tr(
+        "No fit: a fixed cost and a rate do not account for the times. Calls took {low} to {high} at {name} {first} "
+        "to {last}.",
+        **words,
+    )
+
+
 def sweep_sentence(sweep: Sweep, *, unicode: bool) -> str:
-    """What a call takes, and from which size on the growing part is most of it."""
+    """What a call takes, and from which size on the growing part is most of it; or that no fit can tell."""
+    if not is_fitted(sweep):
+        return _no_fit_sentence(sweep, unicode=unicode)
     fit, name = sweep.fit, sweep.argument
     fixed = format_time(fit.fixed_s.value, digits=2, unicode=unicode)
     if fit.rate_per_s is None or fit.half_at is None:
@@ -120,7 +152,30 @@ def _unit(fit: GrowthFit, name: str) -> str:
 
 
 def sweep_facts(sweep: Sweep, *, unicode: bool) -> Iterator[tuple[str, str]]:
-    """What the fit says, each figure with its name and its band."""
+    """What the fit says, each figure with its name and its band; of a fit that tells nothing, by how much it misses."""
+    fit, name = sweep.fit, sweep.argument
+    if is_fitted(sweep):
+        yield from _fit_facts(sweep, unicode=unicode)
+    yield (
+        tr("Fit"),
+        tr(
+            "misses no time by more than {miss} ({name} {at})",
+            miss=f"{fit.largest_miss:.1%}",
+            name=name,
+            at=fit.missed_at,
+        )
+        if is_fitted(sweep)
+        else tr(
+            "none: the best one misses a time by {miss} ({name} {at})",
+            miss=f"{fit.largest_miss:.0%}",
+            name=name,
+            at=fit.missed_at,
+        ),
+    )
+    yield tr("Target"), f"{sweep.target}, {trn('{count} thread', '{count} threads', sweep.threads)}"
+
+
+def _fit_facts(sweep: Sweep, *, unicode: bool) -> Iterator[tuple[str, str]]:
     fit, name = sweep.fit, sweep.argument
     yield tr("Fixed"), format_time_band(fit.fixed_s.value, fit.fixed_s.low, fit.fixed_s.high, unicode=unicode)
     each = format_time_band(fit.each_s.value, fit.each_s.low, fit.each_s.high, unicode=unicode)
@@ -148,16 +203,6 @@ def sweep_facts(sweep: Sweep, *, unicode: bool) -> Iterator[tuple[str, str]]:
             if nine >= 0.5
             else tr("there is no size at which the fixed cost matters"),
         )
-    yield (
-        tr("Fit"),
-        tr(
-            "misses no time by more than {miss} ({name} {at})",
-            miss=f"{fit.largest_miss:.1%}",
-            name=name,
-            at=fit.missed_at,
-        ),
-    )
-    yield tr("Target"), f"{sweep.target}, {trn('{count} thread', '{count} threads', sweep.threads)}"
 
 
 def _band(value: Interval) -> str:
@@ -176,24 +221,25 @@ def _number(value: float, digits: int = 2) -> str:
 
 def _times(sweep: Sweep, *, unicode: bool) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
-    for justify in ("right", "left", "right", "right"):
+    fitted = is_fitted(sweep)
+    for justify in ("right", "left", *(("right",) if fitted else ()), "right"):
         table.add_column(justify=justify, overflow="fold")
     unit = sweep.argument if sweep.fit.power == 1 else f"{sweep.argument}^{sweep.fit.power}"
-    titles = (f"  {sweep.argument}", tr("time"), tr("fitted"), tr("for each {unit}", unit=unit))
+    titles = (f"  {sweep.argument}", tr("time"), *((tr("fitted"),) if fitted else ()), tr("for each {unit}", unit=unit))
     table.add_row(*(Text(clean(title, unicode=unicode), style="dim") for title in titles))
     for point in sweep.points:
         time = point.time_s
         table.add_row(
             Text(format_count(point.at)),
             Text(format_time_band(time.value, time.low, time.high, unicode=unicode)),
-            Text(format_time(sweep.fit.time_s(point.at), unicode=unicode)),
+            *((Text(format_time(sweep.fit.time_s(point.at), unicode=unicode)),) if fitted else ()),
             Text(format_time(time.value / point.at**sweep.fit.power, unicode=unicode)),
         )
     return table
 
 
 def plot_lines(sweep: Sweep, *, width: int, unicode: bool) -> list[str]:
-    """Time over size, both logarithmic: the measured points over the fitted curve, with the ends of both axes.
+    """Time over size, both logarithmic: the measured points over the fitted curve where it holds, with the axes' ends.
 
     Args:
         sweep: what to plot.
@@ -203,7 +249,7 @@ def plot_lines(sweep: Sweep, *, width: int, unicode: bool) -> list[str]:
     columns = max(20, width - _MARGIN - 2)
     first, last = sweep.points[0].at, sweep.points[-1].at
     sizes = [first * (last / first) ** (column / (columns - 1)) for column in range(columns)]
-    curve = [sweep.fit.time_s(size) for size in sizes]
+    curve = [sweep.fit.time_s(size) for size in sizes] if is_fitted(sweep) else []
     times = [*curve, *(one.time_s.value for one in sweep.points)]
     low, high = min(times), max(times)
 

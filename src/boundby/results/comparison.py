@@ -2,7 +2,8 @@
 
 History of the schema ``boundby.comparison``:
 
-* version 1: the first; ``kind`` is ``reports`` or ``machines``. Added since, with a default: ``trials``.
+* version 1: the first; ``kind`` is ``reports`` or ``machines``. Added since, with a default: ``trials``,
+  ``against`` of a share.
 
 A ratio is always b over a, of the quantity as its unit says it: 1.3 of a time is slower, 1.3 of a rate is faster.
 ``differs`` is None where too little is known to tell.
@@ -24,6 +25,7 @@ from boundby.results.remedy import Advice
 
 SCHEMA = "boundby.comparison"
 VERSION = 1
+Against = Literal["less-and-longer", "more-and-shorter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,8 @@ class ShareChange:
     """A share of the step on both sides, and the seconds that it makes.
 
     ``differs`` where the bands lie apart by more than shares are told to and than two runs of one program differ by,
-    and the seconds did not go against the work that is counted exactly (bytes, products, pointwise FLOPs).
+    and, if the seconds went against the work that is counted exactly (bytes, products, pointwise FLOPs), these lie
+    apart too, by more than the two runs are told apart by; ``against`` says so then.
     """
 
     name: str
@@ -104,6 +107,7 @@ class ShareChange:
     a_s: float
     b_s: float
     differs: bool
+    against: Against | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,9 @@ class LabTable:
     def __post_init__(self) -> None:
         if any(len(row) != len(self.head) for row in self.rows):
             raise ValueError(f"every row of {self.caption!r} needs {len(self.head)} cells")
+        for name in ("timed", "files_only", "left"):
+            if any(not 0 <= index < len(self.head) for index in getattr(self, name)):
+                raise ValueError(f"{name} of {self.caption!r} names a column that its head lacks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

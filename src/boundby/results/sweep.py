@@ -55,7 +55,10 @@ class GrowthFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What `boundby sweep` measured: ``target`` is what was built, ``argument`` what was varied."""
+    """What `boundby sweep` measured: ``target`` is what was built, ``argument`` what was varied.
+
+    ``fitted`` says whether ``fit`` accounts for the times at all; where it does not, its figures tell nothing.
+    """
 
     target: str
     argument: str
@@ -65,6 +68,7 @@ class Sweep:
     fit: GrowthFit
     tool: Tool | None = None
     findings: tuple[Finding, ...] = ()
+    fitted: bool = True
 
     def to_json(self) -> str:
         """The sweep as JSON text, schema ``boundby.sweep``."""
@@ -74,6 +78,25 @@ class Sweep:
 # A fit that misses a measured time by more is no account of it; times whose middle half is wider were disturbed.
 LARGEST_MISS = 0.2
 WIDEST_MIDDLE = 1.25
+# A fit with a rate that misses by more is not even a rough account.
+FAR_MISS = 0.5
+
+
+def fit_holds(points: tuple[SweepPoint, ...], fit: GrowthFit) -> bool:
+    """Whether the fit accounts for the times: not where it misses by far, nor says "no growth" of unlike times."""
+    if fit.rate_per_s is not None:
+        return fit.largest_miss <= FAR_MISS
+    times = [one.time_s.value for one in points]
+    return fit.largest_miss <= LARGEST_MISS and max(times) <= WIDEST_MIDDLE * min(times)
+
+
+def is_unsteady(points: tuple[SweepPoint, ...]) -> bool:
+    """Whether the times of some size spread widely."""
+    return any(_is_disturbed(one) for one in points)
+
+
+def _is_disturbed(point: SweepPoint) -> bool:
+    return point.time_s.high > WIDEST_MIDDLE * point.time_s.low
 
 
 def swept(
@@ -88,7 +111,7 @@ def swept(
 ) -> Sweep:
     """The sweep with what is to be said of its times and its fit."""
     findings = []
-    disturbed = [one for one in points if one.time_s.high > WIDEST_MIDDLE * one.time_s.low]
+    disturbed = [one for one in points if _is_disturbed(one)]
     if disturbed:
         findings.append(
             Finding(
@@ -123,6 +146,7 @@ def swept(
         fit=fit,
         tool=tool,
         findings=tuple(findings),
+        fitted=fit_holds(points, fit),
     )
 
 

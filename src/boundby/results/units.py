@@ -44,7 +44,9 @@ def format_time(seconds: float | None, *, digits: int = 3, unicode: bool = True)
     return f"{_plain(rounded.scaleb(-3 * (index - 3)))} {_time_unit(index, unicode)}"
 
 
-def format_time_band(value: float | None, low: float, high: float, *, unicode: bool = True) -> str:
+def format_time_band(
+    value: float | None, low: float, high: float, *, unicode: bool = True, digits: int | None = None
+) -> str:
     """A time with its band in one unit: ``3.82 ms (3.71-4.05 ms)``; the band is left out where it shows no width.
 
     Args:
@@ -52,10 +54,11 @@ def format_time_band(value: float | None, low: float, high: float, *, unicode: b
         low: the lower end in seconds.
         high: the upper end in seconds.
         unicode: whether ``µs`` may be written; ``us`` otherwise.
+        digits: significant digits; None: as many as the band allows.
     """
     if value is None or not math.isfinite(value):
         return tr("unknown")
-    digits = digits_for(value, low, high)
+    digits = digits_for(value, low, high) if digits is None else digits
     text = format_time(value, digits=digits, unicode=unicode)
     if not (math.isfinite(low) and math.isfinite(high)) or value <= 0:
         return text

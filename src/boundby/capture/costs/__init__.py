@@ -12,6 +12,7 @@ from boundby.capture.costs import (  # noqa: F401  # importing a family register
     pointwise,
     recurrent,
     reduction,
+    value_sized,
 )
 from boundby.capture.costs.cache import CacheInfo, CostCache, Known, signature
 from boundby.capture.costs.registry import cost_of, cost_rule

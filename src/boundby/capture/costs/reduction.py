@@ -28,7 +28,7 @@ _by_traffic(
         "reduction",
         *aten(
             "_aminmax _cummax_helper _cummin_helper cummax cummin cumprod cumsum logcumsumexp _logcumsumexp dist "
-            "trace median nanmedian mode kthvalue histc bincount _sparse_sum _nested_sum_backward hash_tensor "
+            "trace median nanmedian mode kthvalue histc _sparse_sum _nested_sum_backward hash_tensor "
             "segment_reduce _sparse_csr_sum _weight_norm_interface _weight_norm_interface_backward renorm "
             "_cdist_forward _cdist_backward _pdist_forward _pdist_backward unfold_backward col2im "
             "_amp_foreach_non_finite_check_and_unscale _amp_update_scale linalg__powsum max min allclose "
@@ -91,8 +91,7 @@ _by_traffic(
 _by_traffic(
     "sort",
     aten(
-        "sort topk _unique _unique2 unique_dim unique_consecutive unique_dim_consecutive searchsorted bucketize "
-        "nonzero nonzero_static argsort msort histogram "
+        "sort topk searchsorted bucketize nonzero_static argsort msort histogram "
         "_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors"
     ),
     "sort",
