@@ -544,3 +544,13 @@ def test_what_runs_differ_by_is_doubt_and_explains_no_time():
     assert after.memory.value == pytest.approx(before.memory.value)
     assert after.unexplained.value == pytest.approx(before.unexplained.value)
     assert after.memory.low < before.memory.low
+
+
+def test_page_faults_that_would_take_longer_than_the_step_have_no_known_cost():
+    made = trace(step_s=[0.01] * 3, sites=(site(STREAM),), windows=[0.009])
+    made = dataclasses.replace(made, step_faults=(1000,) * 3)
+    known, contradicted = (divide(made, CEILINGS, each) for each in (5e-6, 5e-5))
+    assert known.faults.time_s == pytest.approx(5e-3)
+    assert contradicted.faults.time_s is None
+    assert contradicted.parts.allocation == 0.0
+    assert_whole(contradicted)

@@ -9,13 +9,14 @@ import pytest
 from boundby.remedies import allocator
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable
 from boundby.results.remedy import Predicted, ScriptFacts
-from boundby.results.report import PageFaults
+from boundby.results.report import OverheadParts, PageFaults
 
 
 @pytest.fixture
 def evidence(sample_report):
-    def make(faults: PageFaults | None) -> Evidence:
-        report = dataclasses.replace(sample_report("memory"), page_faults=faults)
+    def make(faults: PageFaults | None, allocation: float = 0.8) -> Evidence:
+        parts = OverheadParts(dispatch=0.0, host=0.0, allocation=allocation)
+        report = dataclasses.replace(sample_report("memory"), page_faults=faults, overhead_parts=parts)
         return Evidence(report=report, machine=report.machine, facts=ScriptFacts())
 
     return make
@@ -36,6 +37,13 @@ def test_the_step_loses_its_page_faults(evidence, sample_report):
     assert found.speedup == pytest.approx(2.0)
     assert found.low < 2.0 < found.high
     assert "10,000 page faults" in found.reason
+
+
+def test_no_more_is_saved_than_the_split_has_for_fresh_memory(evidence, sample_report):
+    step = sample_report("memory").step.time_s.median
+    dear = PageFaults(per_step=10_000, seconds_each=step / 5_000, time_s=2 * step)
+    found = allocator.predict(evidence(dear, allocation=0.5))
+    assert found.speedup == found.high == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("faults", [None, PageFaults(per_step=3, seconds_each=1e-6, time_s=3e-6)])

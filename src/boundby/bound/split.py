@@ -78,6 +78,9 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     """
     time_s, waited, bursty = _step_time(trace)
     total = time_s.median
+    if fault_s is not None and trace.step_faults and median(trace.step_faults) * fault_s > total:
+        # A step cannot spend more on its page faults than it takes: what one costs here is not what was measured.
+        fault_s = None
     faults = _page_faults(trace, fault_s)
     # The ceilings are the CPU's, and so are the op windows: of another device they say nothing.
     if trace.ops is None or trace.device != "cpu" or total <= 0:

@@ -41,11 +41,14 @@ def predict(evidence: Evidence) -> Prediction:
         return NotApplicable(tr("a step hardly touches fresh memory"))
     if faults.time_s is None:
         return CannotTell(tr("what a page fault costs here is not known"), change=_change())
+    # No more of a step than its split has for memory that is made anew.
+    most_s = evidence.report.overhead_parts.allocation * evidence.report.step.time_s.median
+    saved, least, most = (min(part * faults.time_s, most_s) for part in (1.0, LEAST_KEPT, MOST_KEPT))
     return predicted_from_saving(
         evidence.report,
-        faults.time_s,
-        LEAST_KEPT * faults.time_s,
-        MOST_KEPT * faults.time_s,
+        saved,
+        least,
+        most,
         reason=tr(
             "{faults} page faults a step take {time} of it; memory that is kept has none",
             faults=f"{faults.per_step:,.0f}",
