@@ -130,8 +130,8 @@ def _next(check: Check, over: Sequence[Judgement], update_command: str) -> Itera
 
 def _over_table(over: Sequence[Judgement], width: int, *, unicode: bool) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(min_width=max(len(_words(one.of)) for one in over) + 2)
-    table.add_column(justify="right")
+    table.add_column(min_width=max(len(_words(one.of)) for one in over) + 2, overflow="fold")
+    table.add_column(justify="right", overflow="fold")
     table.add_column(overflow="fold")
     for one in over:
         cells = [f"  {_words(one.of)}", shown_value(one), limit_told(one)]

@@ -88,6 +88,12 @@ def best_products(machine: Machine) -> _Products:
     return best
 
 
+def _overhead_text(machine: Machine, name: str, *, unicode: bool) -> str | None:
+    """The overhead of that name with its mark; None where it was not measured."""
+    one = next((one for one in of_kind(machine, "overhead") if one.name == name), None)
+    return None if one is None else f"{_rate(one, unicode=unicode)}{_mark(one)}"
+
+
 def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableType]:
     """The peaks, the ridge points and the size under which an op is mostly overhead, as far as they are known.
 
@@ -135,28 +141,13 @@ def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableTyp
             )
             text += _mark(least, bandwidth)
         lines.append((tr("an op"), text))
-    fault = next((one for one in of_kind(machine, "overhead") if one.name == _PAGE_FAULT), None)
+    fault = _overhead_text(machine, _PAGE_FAULT, unicode=unicode)
     if fault is not None:
-        lines.append(
-            (
-                tr("a page"),
-                tr(
-                    "takes {time} the first time it is written (page fault)",
-                    time=f"{_rate(fault, unicode=unicode)}{_mark(fault)}",
-                ),
-            )
-        )
-    region = next((one for one in of_kind(machine, "overhead") if one.name == _PARALLEL_REGION), None)
+        lines.append((tr("a page"), tr("takes {time} the first time it is written (page fault)", time=fault)))
+    region = _overhead_text(machine, _PARALLEL_REGION, unicode=unicode)
     if region is not None:
-        lines.append(
-            (
-                tr("threads"),
-                tr(
-                    "take {time} to share an op out and to wait for each other (parallel region)",
-                    time=f"{_rate(region, unicode=unicode)}{_mark(region)}",
-                ),
-            )
-        )
+        text = tr("take {time} to share an op out and to wait for each other (parallel region)", time=region)
+        lines.append((tr("threads"), text))
     if not lines:
         return
     table = Table.grid(padding=(0, 2, 0, 0))

@@ -165,15 +165,7 @@ def _index_put(call: Call) -> OpCost:
         return op_cost(call, "scatter")
     touched = _indexed(target, indices) * target.element_size()
     read = distinct_bytes([*_given(indices), values])
-    again = touched if call.arg("accumulate", False) else 0
-    return op_cost(
-        call,
-        "scatter",
-        read_bytes=read + again,
-        written=touched,
-        indexed_read=again,
-        indexed_written=touched,
-    )
+    return _touching(call, read, touched, combines=bool(call.arg("accumulate", False)))
 
 
 _ADDING = frozenset({"scatter_add", "index_add", "scatter_reduce", "index_reduce"})
@@ -201,7 +193,12 @@ def _scatter(call: Call) -> OpCost:
         rows = target.shape[dim] if target.dim() else 1
         touched = distinct_values(index, rows) * (target.numel() // max(1, rows)) * target.element_size()
     read = distinct_bytes([one for one in call.inputs() if one is not target])
-    again = touched if name in _ADDING or call.arg("reduce") is not None else 0
+    return _touching(call, read, touched, combines=name in _ADDING or call.arg("reduce") is not None)
+
+
+def _touching(call: Call, read: int, touched: int, *, combines: bool) -> OpCost:
+    """In place: ``touched`` bytes of the target are written, and read as well where the op combines them."""
+    again = touched if combines else 0
     return op_cost(
         call,
         "scatter",
