@@ -160,6 +160,8 @@ def test_no_width_makes_the_page_scroll_sideways(browser: Page, page_file: Path,
     # A window that is made narrow later, too.
     browser.resize(360, 900)
     browser.until("boundby.charts.every(chart => chart.view.canvas_view.primary.canvas.clientWidth <= 360)")
+    # Names over the drawing follow it a moment later.
+    browser.until("document.documentElement.scrollWidth === 360")
     assert browser.run("document.documentElement.scrollWidth") == 360
 
 
