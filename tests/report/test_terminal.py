@@ -224,12 +224,16 @@ def test_ops_modelled_by_their_bytes_alone_are_named() -> None:
 def test_page_faults_are_told_with_their_cost() -> None:
     report = sample_reports.overhead_bound()
 
-    def told(per_step: float, seconds_each: float | None, time_s: float | None) -> str:
+    def told(per_step: float, seconds_each: float | None, time_s: float | None, *, share: float | None = None) -> str:
         faults = PageFaults(per_step=per_step, seconds_each=seconds_each, time_s=time_s)
-        text = shown(replace(report, page_faults=faults))
+        parts = report.overhead_parts
+        parts = replace(parts, allocation=parts.allocation if share is None else share)
+        text = shown(replace(report, page_faults=faults, overhead_parts=parts))
         return next(line for line in text.splitlines() if line.split()[:1] == ["allocation"])
 
-    assert told(1200, 250e-9, 300e-6).endswith("  1,200 page faults, 250 ns each: 300 µs a step")
+    time_s = report.step.time_s.median
+    assert told(1200, 250e-9, 300e-6, share=300e-6 / time_s).endswith("  1,200 page faults, 250 ns each: 300 µs a step")
+    assert told(1200, 250e-9, 300e-6).endswith("  1,200 page faults, at most 250 ns each")
     assert told(0, 250e-9, 0.0).endswith("  page faults in some steps only")
     assert told(1, None, None).endswith("  1 page fault; cost unknown")
     assert "allocation" not in shown(
@@ -322,7 +326,7 @@ def test_the_next_command() -> None:
     )
     assert told("boundby", "--lang", "zh", "run", "t.py")[0] == "boundby --lang zh run -o report.json t.py"
     assert told("boundby", "--lang=zh", "run", "-o", "x.json", "t.py")[0] == "boundby show x.json"
-    assert told() == ("boundby run -o report.json SCRIPT", "boundby run -o after.json SCRIPT")
+    assert told() == ("report.to_json() in your program, to keep it", "boundby run -o after.json SCRIPT")
     page = told("boundby", "run", "--warmup", "3", "-o", "x.html", "--stop", "a b.py", "-o", "y")[0]
     assert page == "boundby try 'a b.py' -o y"
     assert told("boundby", "run", "-o", "x.md", "-m", "pkg.train", "--lr", "1")[0] == "boundby try -m pkg.train --lr 1"

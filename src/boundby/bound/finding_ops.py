@@ -180,7 +180,7 @@ def _cheap_reads(view: StepView, costs: Mapping[tuple[str | None, int | None], I
             "this CPU; an accelerator would be waited for here",
             where=whereabouts(path, line),
             more=more if len(costs) > 1 else "",
-            cost=view.told(total),
+            cost=view.told(total) if total.value > 0 else tr("no time that could be measured"),
         ),
         path=path,
         line=line,

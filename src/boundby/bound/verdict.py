@@ -295,19 +295,23 @@ def _evidence(
                 else tr("no matmul ceiling is known for {dtype} on this machine", dtype=dtype)
             )
         elif len(dtypes) == 1 and counts.matmul_flops:
-            lines.append(_rate_of_products(counts.matmul_flops / time, peak, dtype, modelled=modelled))
-    if division.faults is not None and division.faults.time_s and division.faults.time_s > 0.01 * time:
-        lines.append(
-            tr(
-                "{faults} page faults a step cost about {time}",
-                faults=f"{division.faults.per_step:.0f}",
-                time=format_time(division.faults.time_s, digits=2),
+            speed = ceilings.speed.matmul.value
+            lines.append(_rate_of_products(counts.matmul_flops / time, peak, dtype, speed=speed, modelled=modelled))
+    if division.faults is not None and division.faults.time_s:
+        # As far as the ops had room for them, where that is known.
+        cost = division.parts.allocation * time or division.faults.time_s
+        if cost > 0.01 * time:
+            lines.append(
+                tr(
+                    "{faults} page faults a step cost about {time}",
+                    faults=f"{division.faults.per_step:,.0f}",
+                    time=format_time(cost, digits=2),
+                )
             )
-        )
     return tuple(lines)
 
 
-def _rate_of_products(rate: float, peak: Interval, dtype: str | None, *, modelled: bool) -> str:
+def _rate_of_products(rate: float, peak: Interval, dtype: str | None, *, speed: float, modelled: bool) -> str:
     values = {
         "rate": format_rate(rate, "FLOP/s"),
         "share": format_percent(rate / peak.value),
@@ -327,5 +331,13 @@ def _rate_of_products(rate: float, peak: Interval, dtype: str | None, *, modelle
     if rate > peak.value:
         return tr(
             "{rate} of matrix products, {share} of the {peak} measured here for {dtype}: within its band", **values
+        )
+    measured = format_rate(peak.value / speed, "FLOP/s")
+    if measured != values["peak"]:
+        return tr(
+            "{rate} of matrix products, {share} of the {peak} that {dtype} reaches here at the run's speed ({measured} "
+            "when measured)",
+            measured=measured,
+            **values,
         )
     return tr("{rate} of matrix products, {share} of the {peak} measured here for {dtype}", **values)

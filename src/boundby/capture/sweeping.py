@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from boundby.capture.factory import FactoryTarget, backward_of, work_from
@@ -86,6 +87,16 @@ def check_argument(make: Callable[..., Any], argument: str, target: FactoryTarge
         )
 
 
+@contextmanager
+def _told_size(argument: str, value: int) -> Iterator[None]:
+    """Adds to what the user's code raises which size that was with."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(tr("That was with {argument}={value}.", argument=argument, value=str(value)))
+        raise
+
+
 def time_sizes(
     make: Callable[..., Any],
     argument: str,
@@ -111,11 +122,13 @@ def time_sizes(
     """
     calls = []
     for value in values:
-        work = work_from(make(**{argument: value}), target)
-        work = backward_of(work) if backward else work
-        calls.append(functools.partial(work.fn, *work.args, **work.kwargs))
-    for call in calls:
-        call()
+        with _told_size(argument, value):
+            work = work_from(make(**{argument: value}), target)
+            work = backward_of(work) if backward else work
+            calls.append(functools.partial(work.fn, *work.args, **work.kwargs))
+    for value, call in zip(values, calls, strict=True):
+        with _told_size(argument, value):
+            call()
     each = [max(WINDOW_S, time_window(call, 1, clock)) for call in calls]
     rounds = int(budget_s / sum(each))
     # Where time is short, the calls above were the warm-up.

@@ -83,6 +83,7 @@ def sweep_command(
         )
     name, values = parse_over(over)
     target = parse_target(module or file or "", is_module=module is not None, command="sweep")
+    named = output
     if output is not None:
         output = output.absolute()
         check_output(output, force=force, formats=FORMATS)
@@ -96,11 +97,15 @@ def sweep_command(
     if as_json:
         click.echo(result.to_json())
         return
+    _print(result, _next_command(target, over, named))
+
+
+def _next_command(target: FactoryTarget, over: str, output: Path | None) -> str:
+    """How to keep the result, or to see the file again that was written; empty after a page."""
+    if output is not None:
+        return "" if is_page(output) else shlex.join(["boundby", "show", str(output)])
     named = ["-m", str(target)] if target.is_module else [str(target)]
-    _print(
-        result,
-        "" if output is not None else shlex.join(["boundby", "sweep", "--over", over, "-o", "sweep.json", *named]),
-    )
+    return shlex.join(["boundby", "sweep", "--over", over, "-o", "sweep.json", *named])
 
 
 def parse_over(text: str) -> tuple[str, tuple[int, ...]]:

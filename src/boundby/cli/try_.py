@@ -114,14 +114,15 @@ def try_command(
     began = time.monotonic()
     try:
         report, status = _explained(target), EXIT_DONE
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as ended:  # what a scheduler's signal was made into is the second
+        code = ended.code if isinstance(ended, SystemExit) else None
         raise BoundbyError(
             "interrupted-early",
             tr("interrupted before the first trial; nothing was written"),
             tr(
                 "Let it run on, or see what `boundby run` says of the script; that reports also what it saw until then."
             ),
-            status=EXIT_INTERRUPTED,
+            status=code if isinstance(code, int) else EXIT_INTERRUPTED,
         ) from None
     # A start of the script lasts no longer than its run as it is did without the steps that were timed.
     start_s = max(0.0, time.monotonic() - began - report.step.steps_timed * report.step.time_s.median)

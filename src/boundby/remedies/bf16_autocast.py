@@ -75,7 +75,7 @@ FOLLOWING_BACKWARD = (
 )
 # Fewer elements than these take no longer in one dtype than in another.
 SMALL = 1 << 12
-MOST_ELEMENTS = 1 << 20
+MOST_ELEMENTS = 1 << 22
 
 
 def title() -> str:
@@ -99,6 +99,11 @@ def predict(evidence: Evidence) -> Prediction:
     unknown = unknown_products(report)
     if sum(row.share for row in unknown) >= MOST_UNKNOWN:
         return CannotTell(tr("products by {op} are not probed", op=base_name(unknown[0].op)), change=_change())
+    if sum(kind.share for kind in products if kind.is_varied) >= MOST_UNKNOWN:
+        return CannotTell(
+            tr("products of many shapes from one source line, such as a recurrent layer's, are not probed"),
+            change=_change(),
+        )
     if not products:
         return NotApplicable(tr("no op here that autocast casts"))
     concerned = rows_of(single, (*PRODUCTS, *PRODUCTS_BACKWARD, *FOLLOWING, *FOLLOWING_BACKWARD))

@@ -86,7 +86,14 @@ def savable_s(report: Report, rows: Iterable[OpRow]) -> float:
 
 
 def replaced_rows(
-    report: Report, base_s: float, ratio: Interval, *, what: str, change: str, band: float = PROBE_BAND
+    report: Report,
+    base_s: float,
+    ratio: Interval,
+    *,
+    what: str,
+    change: str,
+    band: float = PROBE_BAND,
+    beside_s: float = 0.0,
 ) -> Prediction:
     """The step once ``base_s`` of it take ``ratio`` times as long; undecided where the probe was disturbed.
 
@@ -101,10 +108,11 @@ def replaced_rows(
         what: what they do, for the reason.
         change: what the user would change.
         band: the share by which seconds inside a step differ from a probe's.
+        beside_s: seconds between ops that may be theirs as well: the freeing of their memory, for one.
     """
     step = report.step.time_s.median
     fewest = min(base_s, step)
-    most = min(base_s / (1.0 - _unseen(report)), step)
+    most = min((base_s + beside_s) / (1.0 - _unseen(report)), step)
     base = (fewest + most) / 2.0
     left = step - base * (1.0 - ratio.value)
     corners = [step - seconds * (1.0 - one) for seconds in (fewest, most) for one in (ratio.low, ratio.high)]

@@ -26,6 +26,7 @@ def replaced_part(
     change: str,
     changes_numbers: bool,
     band: float = PROBE_BAND,
+    least_s: float = 0.0,
     most_s: float | None = None,
 ) -> Prediction:
     """The step once some of its work takes as long as probes say; undecided where the probes were disturbed.
@@ -37,16 +38,21 @@ def replaced_part(
         change: what the user would change.
         changes_numbers: whether results may differ.
         band: by what share a part's seconds inside the step may differ from the probe's.
+        least_s: what the work is known to take of the step, by its own rows (s).
         most_s: the most that the work can take of the step, by what was seen of it (s); None: all of the step.
     """
     if any(one.ratio.high > WIDEST_RATIO * one.ratio.low for one in parts):
         return CannotTell(tr("the machine was not quiet enough for its probe"), change=change)
     step = report.step.time_s.median
-    base = min(sum(one.base_s for one in parts), step if most_s is None else most_s)
-    factor = base / max(sum(one.base_s for one in parts), 1e-12)
+    probed = sum(one.base_s for one in parts)
+    base = min(max(probed, least_s), step if most_s is None else most_s)
+    factor = base / max(probed, 1e-12)
     saved = factor * sum(one.base_s * (1.0 - one.ratio.value) for one in parts)
     most = factor * sum(one.base_s * (1.0 - one.ratio.low) for one in parts)
     least = factor * sum(one.base_s * (1.0 - one.ratio.high) for one in parts)
+    if factor > 1.0:
+        # What makes the work slower inside the step need not make what replaces it slower.
+        most = max(most, base - sum(one.base_s * one.ratio.low for one in parts))
     low, high = least - band * abs(least), most + band * abs(most)
     return predicted_from_saving(
         report,

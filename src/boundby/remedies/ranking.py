@@ -22,7 +22,7 @@ WIDEST_TRIAL = 1.5
 # Where more of a step than this may be waiting for other load, whatever is left of it is no ground for advice.
 MOST_WAITED = 0.5
 # All probes of a run together take no longer: a quiet machine needs less, a busy one would take many times as long.
-MOST_PROBING_S = 2.5
+MOST_PROBING_S = 5.0
 
 
 def with_predictions(report: Report, facts: ScriptFacts) -> Report:

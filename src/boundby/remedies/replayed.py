@@ -41,12 +41,17 @@ LEAST_KNOWN = 0.5
 SLOW_PART = 20
 # An op as short as this is mostly its start, and its probe is more than the op inside the step.
 SHORT_S = 2e-4
-# What a probe of one product may cost in its forward pass, where the machine has a fast path for it.
-MOST_FLOPS = 70_000_000
+# What a probe of one product may cost in its forward pass, where the machine has a fast path for it. With a tenth of
+# its rows a product is faster in the one dtype and not in the other: the casts of its weights weigh more.
+MOST_FLOPS = 600_000_000
 # Attention's small products run at a part of that speed.
 ATTENTION_SLOWER = 10.0
 # With fewer images than these, casting a convolution's weights weighs more in the probe than it does in the step.
-CONVOLUTION_MORE = 3.0
+CONVOLUTION_MORE = 2.0
+# Products are like the first one of their source line where it has their mean FLOPs, to this part.
+LIKE_FIRST = 0.95
+# From so many on a source line has a product for each time step, and no longer one for each layer.
+MANY_CALLS = 16
 # The last rows of a product make no other code run; with fewer, it is another product.
 FEWEST_ROWS = 128
 # With this few rows a product's time is that of reading its weights.
@@ -65,6 +70,19 @@ class Kind:
     calls: int
     share: float
     flops: int
+
+    @property
+    def is_varied(self) -> bool:
+        """Whether so many products of unlike shapes come from one source line that their set-up tells."""
+        return self.calls >= MANY_CALLS and self.is_uneven
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether a source line's products have other shapes than the first, which is the one that is told."""
+        if self.op not in ("mm", "addmm", "bmm", "baddbmm") or len(self.shapes) < 2 or not self.flops:
+            return False
+        first = 2 * math.prod(self.shapes[-2]) * self.shapes[-1][-1]
+        return not LIKE_FIRST < self.flops / (self.calls * max(first, 1)) < 1.0 / LIKE_FIRST
 
 
 def kinds_of(rows: Iterable[OpRow], names: Sequence[str]) -> list[Kind]:
@@ -133,7 +151,8 @@ def product_replay(kind: Kind, *, most_flops: int = MOST_FLOPS, read_bytes: int 
     if kind.op in ("mm", "addmm"):
         left, right = shapes[-2:] if kind.op == "addmm" else shapes[:2]
         outputs = _fewer(right[1], factor, FEWEST_ROWS)
-        rows = _fewer(left[0], factor * right[1] / outputs, FEWEST_ROWS)
+        count = max(1, round(kind.flops / (kind.calls * 2 * math.prod(right)))) if kind.is_uneven else left[0]
+        rows = _fewer(count, factor * right[1] / outputs, FEWEST_ROWS)
         few = rows <= FEW_ROWS
         each = 4 * outputs * left[1]
         sets = max(1, min(COLD_BYTES, read_bytes or kind.calls * each) // each) if few else 1

@@ -6,12 +6,14 @@ import math
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from boundby.remedies.contract import CannotTell, Effects, Evidence, NotApplicable, Prediction
 from boundby.remedies.in_step import Shape, base_name, replaced_rows, seconds_of, tensor_shapes
 from boundby.results.language import tr, trn
 from boundby.results.remedy import OptimizerFacts
+from boundby.results.report import OpRow, Report
 
 NAME = "sparse-gradients"
 CHANGES_NUMBERS = True
@@ -29,6 +31,8 @@ BACKWARDS = (
 )
 # Smaller tables are written in less time than sparse tensors take to handle.
 SMALLEST_TABLE_BYTES = 1 << 20
+# Sparse steps of the probe in a row: in the changed script no dense one comes between them that empties the caches.
+SPARSE_CALLS = 8
 # A table in the probe: beyond the caches, as the script's own are together, and soon made.
 LARGEST_PROBED_BYTES = 48 << 20
 
@@ -102,15 +106,12 @@ def _predict_with(
     evidence: Evidence, optimizer: OptimizerFacts, held: Sequence[Shape], tables: Mapping[Shape, Shape]
 ) -> Prediction:
     report = evidence.report
-    backward = seconds_of(report, (row for row in report.ops if base_name(row.op) in BACKWARDS))
-    stepping = sum(
-        row.share * max(0.0, 1.0 - row.floors.overhead_s / row.time_s)
-        for row in report.ops
-        if row.phase == "optimizer" and row.time_s > 0
-    )
+    backward = [row for row in report.ops if base_name(row.op) in BACKWARDS]
+    optimizing = [row for row in report.ops if row.phase == "optimizer" and row.time_s > 0]
+    stepping = sum(row.share * max(0.0, 1.0 - row.floors.overhead_s / row.time_s) for row in optimizing)
     elements = sum(math.prod(shape) for one in evidence.facts.optimizers for shape in one.shapes)
     part = sum(math.prod(shape) for shape in held) / max(elements, 1)
-    base_s = backward + part * stepping * report.step.time_s.median
+    base_s = seconds_of(report, backward) + part * stepping * report.step.time_s.median
     change = _change(optimizer.name)
     if evidence.probe is None:
         return CannotTell(tr("it takes a probe of a step on a table"), change=change)
@@ -121,10 +122,10 @@ def _predict_with(
         # torch's own remarks on sparse tensors, of which the user has none yet.
         warnings.simplefilter("ignore")
         dense, sparse = (_stepper(optimizer, probed, rows, sparse=choice) for choice in (False, True))
-        done = evidence.probe(dense, sparse)
+        done = evidence.probe(dense, partial(_several, sparse))
     # What is dense grows with the table and takes as long as it was seen to inside the step, with its page faults; what
     # is sparse takes what the probe took, of any table.
-    ratio = done.ratio.scaled(len(held) * done.base_s / max(base_s, 1e-12))
+    ratio = done.ratio.scaled(len(held) * done.base_s / max(base_s, 1e-12) / SPARSE_CALLS)
     return replaced_rows(
         report,
         base_s,
@@ -139,7 +140,20 @@ def _predict_with(
             all=f"{largest[0]:,}",
         ),
         change=change,
+        beside_s=_freeing_s(report, [(1.0, row) for row in backward] + [(part, row) for row in optimizing]),
     )
+
+
+def _freeing_s(report: Report, weighted: Sequence[tuple[float, OpRow]]) -> float:
+    """The most that giving back the rows' fresh memory takes between ops (s): by their part of all page faults."""
+    everything = sum(row.faults for row in report.ops)
+    theirs = sum(weight * row.faults for weight, row in weighted)
+    return report.overhead_parts.host * report.step.time_s.median * theirs / max(everything, 1e-12)
+
+
+def _several(step: Callable[[], object]) -> None:
+    for _ in range(SPARSE_CALLS):
+        step()
 
 
 def _stepper(facts: OptimizerFacts, shape: Shape, rows: int, *, sparse: bool) -> Callable[[], object]:

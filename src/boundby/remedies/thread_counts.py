@@ -11,7 +11,7 @@ from typing import Any
 
 from boundby.machine.one_thread import at_one_thread
 from boundby.remedies.contract import CannotTell, Effects, Evidence, Prediction
-from boundby.remedies.in_step import base_name, tensor_shapes
+from boundby.remedies.in_step import SLACK, base_name, tensor_shapes
 from boundby.remedies.predicting import PROBE_BAND, WIDEST_RATIO, predicted_from_saving
 from boundby.remedies.replayed import PRODUCTS, PRODUCTS_BACKWARD, kinds_of, product_replay, timed_call
 from boundby.remedies.sums import LEAST_KNOWN, known_share, weighted_sum
@@ -29,7 +29,7 @@ SHORT_PART = 0.3
 # Products that take the most, each probed at both thread counts, until this share of all products is known.
 MOST_PROBES, PROBED_SHARE = 4, 0.8
 PROBE_S = 0.06
-PROBED_FLOPS = 60_000_000
+PROBED_FLOPS = 300_000_000
 LEAST_SHARE = 0.02
 UNCHANGED = interval(1.0)
 
@@ -68,7 +68,8 @@ def predict_threads(evidence: Evidence, threads: Threads, *, change: str) -> Pre
 
     Products are probed in their own shapes; what memory or functions bound is scaled as this machine's ceilings are at
     both counts, or by a probe of an addition where one of them is not known. Page faults wait for one another in the
-    kernel: they gain from threads anything between nothing and the count.
+    kernel: they gain from threads anything between nothing and the count, and so does what nothing else explains of
+    their ops.
 
     Args:
         evidence: what predictions rest on.
@@ -99,11 +100,15 @@ def predict_threads(evidence: Evidence, threads: Threads, *, change: str) -> Pre
         addition = found
     for row in others:
         scaled = _no_more_than_counts(addition or by_ceilings.ratio(row) or _widest(threads), threads)
-        if _elements(row) < GRAIN_ELEMENTS:
-            scaled = interval(1.0, *sorted((1.0, 1.0 + SHORT_PART * (scaled.value - 1.0))))
         seconds = _work_s(row, step)
         faulting = min(seconds, row.faults * (fault_s or 0.0))
-        parts += [(seconds - faulting, scaled), (faulting, _widest(threads))]
+        explained = seconds - faulting
+        if _elements(row) < GRAIN_ELEMENTS:
+            scaled = interval(1.0, *sorted((1.0, 1.0 + SHORT_PART * (scaled.value - 1.0))))
+        elif faulting and by_ceilings.known:
+            # Faults cost more where threads wait for one another at them: what no ceiling explains may be theirs.
+            explained = min(explained, SLACK * max(row.floors.memory_s, row.floors.pointwise_s))
+        parts += [(explained, scaled), (seconds - explained, _widest(threads))]
     work, after = sum(seconds for seconds, _ in parts), weighted_sum(parts)
     saved, least, most = work - after.value, work - after.high, work - after.low
     moved = sum(seconds for seconds, ratio in parts if ratio.value != 1.0)

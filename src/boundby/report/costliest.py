@@ -12,6 +12,7 @@ from rich.text import Text
 from boundby.report.page import NARROW, heading, indented
 from boundby.report.report_words import (
     above_text,
+    beyond_lines_text,
     floor_text,
     floors_by_name,
     is_above,
@@ -28,7 +29,6 @@ from boundby.results.units import format_percent, format_time
 _SHOWN = 5
 _SHOWN_OPS = 3
 _LONGEST_NAME = 40
-_MOST = 0.5
 # Columns left of the code: beside it a share, a time ("unknown" at worst) and two blanks after each, below it a margin.
 _BESIDE = 16
 _BELOW = 4
@@ -70,20 +70,12 @@ def render_costliest(report: Report, *, width: int, unicode: bool, folder: str |
 
 def _notes(report: Report, shown: list[LineRow], *, unicode: bool) -> Iterator[str]:
     """Which steps the times are of, where that matters, and where the rest of a step is, where that is most of it."""
-    told = sum(line.share for line in shown)
     if watched := watched_times_text(report):
         yield watched
     if any(is_above(line.floors, step_seconds(line, report)) for line in shown):
         yield clean(above_text(), unicode=unicode)
-    everything = sum(line.share for line in report.lines)
-    if told < _MOST and everything < 1.0 and not watched:
-        yield tr(
-            "These lines are {told} of the step. {others} is in other lines; the other {rest} is outside of ops: "
-            "Python between them, waiting for input, and what no op explains.",
-            told=format_percent(told),
-            others=format_percent(everything - told),
-            rest=format_percent(1.0 - everything),
-        )
+    if rest := beyond_lines_text(report, shown):
+        yield rest
 
 
 def _beside(rows: list[tuple[Text, Text, list[Text]]]) -> Table:

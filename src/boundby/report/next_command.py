@@ -18,8 +18,14 @@ _WITH_VALUE = frozenset(
 
 
 def next_command(report: Report) -> str:
-    """After a run: how to see the file it wrote again; to try remedies where that is a page; else how to keep it."""
+    """After a run: how to see the file it wrote again; to try remedies where that is a page; else how to keep it.
+
+    Args:
+        report: that was made just now, by a command or, where that is empty, by a program.
+    """
     command = report.tool.command
+    if not command:
+        return tr("{call} in your program, to keep it", call="report.to_json()")
     place = _output_place(command)
     if place is None:
         return rerun_command(report, "report.json")

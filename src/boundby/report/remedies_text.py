@@ -11,6 +11,7 @@ from boundby.report.page import bullets, heading, indented
 from boundby.report.remedy_words import (
     advice,
     effect,
+    is_dismissed,
     is_tried,
     is_unclear,
     measured_parts,
@@ -68,22 +69,23 @@ def past_trials_sentence(past: PastTrials | None) -> str:
 
 
 def _untried(rest: Sequence[Remedy], *, unicode: bool) -> Iterator[RenderableType]:
-    items = [(_paragraph(one, unicode=unicode), f"  {advice(one)}") for one in rest if not _is_dismissed(one)]
+    items = [(_paragraph(one, unicode=unicode), f"  {advice(one)}") for one in rest if not is_dismissed(one)]
     if items:
         yield bullets(items, mark_width=_MARK_WIDTH)
-    dismissed = [one for one in rest if _is_dismissed(one)]
-    if not dismissed:
-        return
+    for word in (tr("unlikely"), tr("skip")):
+        dismissed = [one for one in rest if is_dismissed(one) and advice(one) == word]
+        if dismissed:
+            mark = f"  {word}"
+            yield bullets([(_listed(dismissed, unicode=unicode), mark)], mark_width=_MARK_WIDTH, style="dim")
+
+
+def _listed(dismissed: Sequence[Remedy], *, unicode: bool) -> Text:
     names = [f"{one.name} ({times(one.predicted)})" for one in dismissed[:_NOT_WORTH_SHOWN] if one.predicted]
     listed = ", ".join(names)
     if len(dismissed) > len(names):
         more = len(dismissed) - len(names)
         listed = trn("{names} and {count} more", "{names} and {count} more", more, names=listed)
-    yield bullets([(Text(clean(listed, unicode=unicode)), f"  {tr('skip')}")], mark_width=_MARK_WIDTH, style="dim")
-
-
-def _is_dismissed(remedy: Remedy) -> bool:
-    return remedy.advice == "skip" and remedy.measured is None and not remedy.failed
+    return Text(clean(listed, unicode=unicode))
 
 
 def _paragraph(remedy: Remedy, *, unicode: bool) -> Text:

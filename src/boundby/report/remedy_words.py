@@ -27,6 +27,8 @@ def advice(remedy: Remedy) -> str:
         return tr("failed")
     if remedy.took_effect is False:
         return tr("no change")
+    if is_unlikely(remedy):
+        return tr("unlikely")
     if remedy.advice == "unknown":
         return tr("unclear") if remedy.measured is not None else tr("try")
     return tr("do") if remedy.advice == "do" else tr("skip")
@@ -35,6 +37,17 @@ def advice(remedy: Remedy) -> str:
 def is_tried(remedy: Remedy) -> bool:
     """Whether there was a trial, with a result or without."""
     return remedy.measured is not None or remedy.failed is not None
+
+
+def is_unlikely(remedy: Remedy) -> bool:
+    """Whether an untried remedy may help, but is not expected to."""
+    predicted = None if is_tried(remedy) else remedy.predicted
+    return remedy.advice == "unknown" and predicted is not None and predicted.speedup < 1.0
+
+
+def is_dismissed(remedy: Remedy) -> bool:
+    """Whether no more need be said of a remedy than that it is not worth a trial."""
+    return not is_tried(remedy) and (remedy.advice == "skip" or is_unlikely(remedy))
 
 
 def tried_title(remedies: Sequence[Remedy]) -> str:
@@ -72,7 +85,8 @@ def trials_sentence(remedies: Sequence[Remedy]) -> str:
 def threshold() -> str:
     """From which gain on a change is worth it, and what the words of advice mean by that."""
     return tr(
-        "do: even the low end is {worth}x or more; skip: not even the high end is; else only a trial can tell.",
+        "do: even the low end is {worth}x or more; skip: not even the high end is; unlikely: the middle is below 1x; "
+        "else only a trial can tell.",
         worth=f"{WORTH:.3g}",
     )
 

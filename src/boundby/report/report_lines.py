@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from boundby.report.document import Block, Bullets, Code, Paragraph, Section, Table
 from boundby.report.report_words import (
     above_text,
+    beyond_lines_text,
     floor_text,
     is_above,
     place_of,
@@ -55,6 +56,8 @@ def _blocks(report: Report, folder: str | None, read_sources: bool) -> Iterator[
     yield _table(lines, report, folder)
     if of_watched := watched_times_text(report):
         yield Paragraph(text=of_watched)
+    if rest := beyond_lines_text(report, lines):
+        yield Paragraph(text=rest)
     if any(is_above(one.floors, step_seconds(one, report)) for one in lines[:_LISTED]):
         yield Paragraph(text=above_text())
     modules = _modules(report)

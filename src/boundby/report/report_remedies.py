@@ -11,6 +11,7 @@ from boundby.report.remedies_text import past_trials_sentence
 from boundby.report.remedy_words import (
     advice,
     effect,
+    is_dismissed,
     is_tried,
     measured_parts,
     threshold,
@@ -37,10 +38,6 @@ def remedies_section(report: Report) -> Section | None:
     return Section(title=title, blocks=tuple(_blocks(report)))
 
 
-def _is_dismissed(remedy: Remedy) -> bool:
-    return remedy.advice == "skip" and not is_tried(remedy)
-
-
 def _blocks(report: Report) -> Iterator[Block]:
     remedies = report.remedies
     known = [
@@ -51,7 +48,7 @@ def _blocks(report: Report) -> Iterator[Block]:
     if known:
         yield _chart(known)
     yield _table(remedies)
-    told = tuple(_told(one) for one in remedies if not _is_dismissed(one))
+    told = tuple(_told(one) for one in remedies if not is_dismissed(one))
     if any(told):
         yield Bullets(items=tuple(text for text in told if text))
     yield Paragraph(text=followed(threshold(), past_trials_sentence(report.past_trials)), note=True)

@@ -6,11 +6,19 @@ from collections.abc import Iterator
 
 from boundby.report.chart import Axis, Bar, Chart, Look
 from boundby.report.document import Block, Paragraph, Section, Table
-from boundby.report.report_words import listed, no_split_text, percent_band, sentence, share_meaning, share_name
+from boundby.report.report_words import (
+    faults_text,
+    listed,
+    no_split_text,
+    percent_band,
+    sentence,
+    share_meaning,
+    share_name,
+)
 from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
 from boundby.results.report import SHARES, Report
-from boundby.results.units import digits_for, format_count, format_percent, format_time
+from boundby.results.units import digits_for, format_percent, format_time
 
 PARTS = ("dispatch", "host", "allocation")
 # A share whose band ends below this is left out of the picture; the table has it.
@@ -123,24 +131,7 @@ def _part(report: Report, part: str) -> tuple[str, str, str, str, str]:
     meaning = share_meaning(part)
     if part == "dispatch" and report.counts.ops:
         meaning = trn("the fixed cost of {count} op", "the fixed cost of {count} ops", report.counts.ops)
-    if part == "allocation" and report.page_faults is not None:
-        meaning = _faults(report) or meaning
-        if report.page_faults.per_step == 0 and value > 0:
-            meaning = tr("page faults in some steps only")
+    if part == "allocation":
+        meaning = faults_text(report)
     time = format_time(value * report.step.time_s.median, digits=2) if report.step.steps_timed else ""
     return name, format_percent(value), "", time, meaning
-
-
-def _faults(report: Report) -> str:
-    faults = report.page_faults
-    if faults is None:
-        return ""
-    if faults.per_step == 0:
-        return tr("no page fault in the timed steps")
-    if faults.seconds_each is None:
-        return tr("{faults} page faults, cost unknown", faults=format_count(faults.per_step))
-    return tr(
-        "{faults} page faults, {each} each",
-        faults=format_count(faults.per_step),
-        each=format_time(faults.seconds_each, digits=2),
-    )

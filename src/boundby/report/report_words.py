@@ -12,6 +12,7 @@ from boundby.results.machine import Finding
 from boundby.results.own_code import PACKAGE_FOLDERS
 from boundby.results.report import Floors, LineRow, OpRow, Report, has_shares
 from boundby.results.units import (
+    format_count,
     format_percent,
     format_percent_range,
     format_ratio,
@@ -24,6 +25,10 @@ AT_FLOOR = 0.95
 # Reconciliation further than this from the whole step is worth a warning in words.
 _RECONCILED_WITHIN = 0.05
 _MOST_KINDS = 4
+# Lines that leave less than the rest of a step need no word about it.
+_NEARLY_ALL = 0.9
+# Where faults at their ceiling would take more than so many times their share, the ops had less time for each.
+_FITTING = 1.25
 _ENDED = ("script-failed", "trials-interrupted")
 _LONGEST_NAME = 60
 _LONGEST_PATH = 60
@@ -56,6 +61,38 @@ def share_meaning(name: str) -> str:
         "input": tr("waiting for the next data"),
         "unexplained": tr("more than the measured limits explain"),
     }[name]
+
+
+def faults_text(report: Report, *, unicode: bool = True, total: bool = False) -> str:
+    """How many page faults a step has and what one costs, as the allocation share has room for them.
+
+    Args:
+        report: whose faults.
+        unicode: whether ``µs`` may be written.
+        total: whether the time of the share itself is told as well.
+    """
+    faults, share = report.page_faults, report.overhead_parts.allocation
+    if faults is None:
+        return share_meaning("allocation")
+    if faults.per_step == 0:
+        return tr("page faults in some steps only") if share > 0 else tr("no page fault in the timed steps")
+    number = format_count(faults.per_step)
+    told = (
+        tr("{number} page fault", number=number) if faults.per_step == 1 else tr("{number} page faults", number=number)
+    )
+    if faults.seconds_each is None:
+        return tr("{faults}; cost unknown", faults=told)
+    spent_s = share * report.step.time_s.median
+    fitting = faults.per_step * faults.seconds_each <= _FITTING * spent_s
+    each = format_time(faults.seconds_each, digits=2, unicode=unicode)
+    told = (
+        tr("{faults}, {each} each", faults=told, each=each)
+        if fitting
+        else tr("{faults}, at most {each} each", faults=told, each=each)
+    )
+    if not (total and fitting):
+        return told
+    return tr("{faults}: {time} a step", faults=told, time=format_time(spent_s, digits=2, unicode=unicode))
 
 
 def phase_name(name: str) -> str:
@@ -139,6 +176,21 @@ def watched_times_text(report: Report) -> str:
         "Times are those of the watched steps, which took far longer than the unwatched step; what share of it each is "
         "cannot be told."
     )
+
+
+def beyond_lines_text(report: Report, shown: Sequence[LineRow]) -> str:
+    """Where the rest of a step is, beside the lines that are shown; empty where that is little or not known."""
+    told, everything = sum(line.share for line in shown), sum(line.share for line in report.lines)
+    if told > _NEARLY_ALL or everything > 1.0 or watched_times_text(report):
+        return ""
+    outside = tr(
+        "{rest} is outside of ops: Python between them, waiting for input, and what no op explains",
+        rest=format_percent(1.0 - everything),
+    )
+    if len(shown) < len(report.lines):
+        others = format_percent(everything - told)
+        outside = tr("{others} is in other lines, {outside}", others=others, outside=outside)
+    return sentence(tr("These lines are {told} of the step; {outside}", told=format_percent(told), outside=outside))
 
 
 def no_split_text(report: Report) -> str:

@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from boundby.report.page import heading, indented
-from boundby.report.report_words import listed, no_split_text, share_meaning, share_name
+from boundby.report.report_words import faults_text, listed, no_split_text, share_meaning, share_name
 from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
 from boundby.results.report import SHARES, Report
-from boundby.results.units import format_count, format_percent, format_percent_range, format_time
+from boundby.results.units import format_percent, format_percent_range
 
 _UNICODE_GLYPHS = dict(zip(SHARES, "█▓▒░═·", strict=True))
 _ASCII_GLYPHS = dict(zip(SHARES, "#=%+~.", strict=True))
@@ -108,36 +108,13 @@ def _overhead_parts(report: Report, *, unicode: bool) -> Iterator[tuple[str, flo
     meanings = {
         "dispatch": trn("the fixed cost of {count} op", "the fixed cost of {count} ops", report.counts.ops),
         "host": share_meaning("host"),
-        "allocation": _faults(report, unicode=unicode),
+        "allocation": faults_text(report, unicode=unicode, total=True),
     }
     part_names = {"dispatch": tr("dispatch"), "host": tr("host"), "allocation": tr("allocation")}
     for name, meaning in meanings.items():
         value: float = getattr(parts, name)
         if value >= _FOLDED_BELOW or (name == "allocation" and report.page_faults is not None):
-            if name == "allocation" and report.page_faults and not report.page_faults.per_step and value > 0:
-                meaning = tr("page faults in some steps only")
             yield part_names[name], value, meaning
-
-
-def _faults(report: Report, *, unicode: bool) -> str:
-    faults = report.page_faults
-    if faults is None:
-        return share_meaning("allocation")
-    if faults.per_step == 0:
-        return tr("no page fault in the timed steps")
-    number = format_count(faults.per_step)
-    text = (
-        tr("{number} page fault", number=number) if faults.per_step == 1 else tr("{number} page faults", number=number)
-    )
-    if faults.seconds_each is not None:
-        text = tr(
-            "{faults}, {each} each",
-            faults=text,
-            each=format_time(faults.seconds_each, digits=2, unicode=unicode),
-        )
-    if faults.time_s is None:
-        return tr("{faults}; cost unknown", faults=text) if faults.seconds_each is None else text
-    return tr("{faults}: {time} a step", faults=text, time=format_time(faults.time_s, digits=2, unicode=unicode))
 
 
 def _band(share: Interval) -> str:

@@ -120,6 +120,8 @@ def decode_header(data: bytes, *, name: str) -> Header:
         raise _damaged(name, tr("it is nested too deeply")) from None
     if not isinstance(content, dict):
         raise _damaged(name, tr("it holds no JSON object"))
+    if "schema" not in content and "traceEvents" in content:
+        raise _damaged(name, tr("it is a trace, to be opened at ui.perfetto.dev or in chrome://tracing"))
     if "schema" not in content:
         raise _damaged(name, tr('it names no "schema"'))
     return Header(schema=content["schema"], version=content.get("version"))
