@@ -151,3 +151,15 @@ def test_mistakes_are_told_in_a_line(models, capsys, words, says):
     told = capsys.readouterr().err
     assert says in told
     assert "Traceback" not in told
+
+
+def test_what_a_size_raises_names_the_size(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.py").write_text(
+        "def make(batch):\n    def call():\n        assert batch < 4, 'too large'\n    return call\n"
+    )
+    assert run("--over", "batch=1,2,4", "--budget", "0.1", "small.py:make") == 1
+    told = capsys.readouterr().err
+    assert "AssertionError: too large" in told
+    assert "That was with batch=4." in told
+    assert "[target-failed]" in told

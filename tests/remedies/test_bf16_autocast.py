@@ -40,6 +40,14 @@ def test_products_and_what_follows_them_change_and_the_rest_stays(evidence):
     assert found.changes_numbers
 
 
+def test_many_products_of_unlike_shapes_are_not_probed_by_the_first(evidence):
+    # A recurrent layer's line: the first product has all samples, later ones fewer; a layer's loop has a few of each.
+    varied = bare_row("addmm", "64 256x128 128x64", 0.2, calls=40, flops=40 * 2 * 32 * 128 * 64)
+    assert isinstance(bf16_autocast.predict(evidence((varied, *ROWS[1:]), probe=FixedProbe(0.5))), CannotTell)
+    few = bare_row("addmm", "64 256x128 128x64", 0.2, calls=3, flops=3 * 2 * 32 * 128 * 64)
+    assert isinstance(bf16_autocast.predict(evidence((few, *ROWS[1:]), probe=FixedProbe(0.5))), Predicted)
+
+
 def test_what_casts_add_to_short_products_is_added_whole(evidence):
     # Each call takes longer in the probe than in the step, being mostly its start: 50 us more for each of 400.
     rows = (bare_row("mm", "4x16 16x16", 0.1, calls=400, flops=400 * 2048),)

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from made_up_rows import FixedProbe, bare_row, evidence_of, filled_report, optimizer
 
 from boundby.capture.facts import FactsSeen, optimizer_facts
 from boundby.remedies import fused_optimizer
@@ -39,6 +40,25 @@ def test_every_optimizer_with_a_fused_kernel_is_probed_on_its_own_shapes(evidenc
     if isinstance(found, Predicted):
         assert "8 parameters" in found.reason
         assert found.low <= found.speedup <= found.high
+
+
+def test_an_optimizer_takes_as_long_as_its_ops_do_inside_the_step(sample_report):
+    rows = (bare_row("addcdiv_", "16x16 16x16 16x16", 0.6, phase="optimizer"),)
+    report = filled_report(sample_report("overhead"), rows)
+    adam = optimizer("Adam", (16, 16))
+
+    def found(base_s, *optimizers):
+        evidence = evidence_of(report, probe=FixedProbe(0.25, base_s=base_s), optimizers=optimizers)
+        return fused_optimizer.predict(evidence)
+
+    # By itself it took 20 ms; inside the step of 100 ms its ops take 60.
+    assert found(0.02, adam).speedup == pytest.approx(1 / (1 - 0.6 * 0.75))
+    # What replaces it may take what it took by itself.
+    assert found(0.02, adam).high > 1 / (1 - (0.6 - 0.02 * 0.25 / 0.1))
+    # Its own Python comes on top of its ops.
+    assert found(0.08, adam).speedup == pytest.approx(1 / (1 - 0.8 * 0.75))
+    # Whose the ops are is not known where another optimizer stepped as well.
+    assert found(0.02, adam, optimizer("RMSprop", (16, 16))).speedup == pytest.approx(1 / (1 - 0.2 * 0.75))
 
 
 def test_without_probes_it_cannot_be_told(evidence):

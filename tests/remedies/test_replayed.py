@@ -75,6 +75,17 @@ def test_a_long_product_is_made_with_fewer_rows_but_not_another_one(m, k, n):
     assert 2 * rows * inputs * outputs <= max(20_000_000, 2 * 128 * 128 * k, 2 * 128 * k * min(m, 128))
 
 
+@pytest.mark.parametrize(("op", "shapes"), [("mm", "240x64 64x32"), ("addmm", "32 240x64 64x32")])
+def test_products_of_unlike_shapes_are_made_with_their_mean_rows(op, shapes):
+    (kind,) = kinds_of([bare_row(op, shapes, 0.5, calls=20, flops=20 * 2 * 12 * 64 * 32)], PRODUCTS)
+    assert kind.is_uneven
+    assert kind.is_varied
+    assert product_replay(kind).shapes == ((12, 64), (32, 64))
+    (kind,) = kinds_of([bare_row(op, shapes, 0.5, calls=20, flops=20 * 2 * 240 * 64 * 32)], PRODUCTS)
+    assert not kind.is_uneven
+    assert product_replay(kind).shapes == ((240, 64), (32, 64))
+
+
 def test_thin_products_take_turns_with_weights_from_memory():
     (kind,) = kinds_of([bare_row("mm", "1x512 512x512", 0.5, calls=40, flops=40 * 2 * 512 * 512)], PRODUCTS)
     assert product_replay(kind).sets == 40

@@ -190,3 +190,13 @@ def test_page_faults_gain_less_from_threads_than_the_work_around_them(evidence):
     # 50 of the 80 ms are faults; the rest takes 1.5 times as long.
     assert found.speedup == pytest.approx(1 / (0.2 + 0.3 * 1.5 + 0.5 * 2**0.5))
     assert found.low < 1 / (0.2 + 0.3 * 1.5 + 0.5 * 2.0)
+
+
+def test_what_no_ceiling_explains_of_an_op_that_faults_need_not_be_shared_out(evidence):
+    add = row("add", LONG, 0.8, bytes_read=8 << 20, bytes_written=4 << 20, faults=10_000)
+    add = dataclasses.replace(add, floors=dataclasses.replace(add.floors, memory_s=0.01))
+    seen = evidence(add, host=0.2)
+    faults = PageFaults(per_step=10_000, seconds_each=1e-6, time_s=0.01)
+    seen = dataclasses.replace(seen, report=dataclasses.replace(seen.report, page_faults=faults))
+    # Of 80 ms the floor, with as much slack, explains 20; faults and what is left may gain anything from threads.
+    assert one_thread.predict(seen).speedup == pytest.approx(1 / (0.2 + 0.2 * 1.5 + 0.6 * 2**0.5))

@@ -114,7 +114,7 @@ def test_each_trial_counts_for_how_often_predictions_hold_here(tried):
 
 @pytest.fixture
 def interrupted(sample_report, monkeypatch, tmp_path, capsys):
-    """Runs the command with a signal in the trial of that number; gives status, output, errors and the file."""
+    """Runs the command with a signal in the trial of that number, 0 before it; gives status, output, errors, file."""
 
     def run(number: int, which: signal.Signals):
         count = 0
@@ -126,9 +126,13 @@ def interrupted(sample_report, monkeypatch, tmp_path, capsys):
                 signal.raise_signal(which)
             return after_trial(remedy, measured=measured(1.25), failed=None, took_effect=True, effect="")
 
-        explained = dataclasses.replace(sample_report("overhead"), remedies=REMEDIES)
+        def explained(target):
+            if number == 0:
+                signal.raise_signal(which)
+            return dataclasses.replace(sample_report("overhead"), remedies=REMEDIES)
+
         monkeypatch.setattr(try_, "_tried", made_up)
-        monkeypatch.setattr(try_, "_explained", lambda target: explained)
+        monkeypatch.setattr(try_, "_explained", explained)
         monkeypatch.setenv("BOUNDBY_KEEP_TRIALS", "0")
         monkeypatch.chdir(tmp_path)
         (tmp_path / "train.py").touch()
@@ -141,8 +145,9 @@ def interrupted(sample_report, monkeypatch, tmp_path, capsys):
             for one, handler in zip((signal.SIGINT, signal.SIGTERM), kept, strict=True):
                 signal.signal(one, handler)
         said = capsys.readouterr()
-        written = (tmp_path / "out.json").read_bytes()
-        return ended.value.code, said.out, said.err, decode_report(written, name="out.json")
+        written = tmp_path / "out.json"
+        report = decode_report(written.read_bytes(), name="out.json") if written.exists() else None
+        return ended.value.code, said.out, said.err, report
 
     return run
 
@@ -158,6 +163,14 @@ def test_trials_that_had_ended_when_a_signal_came_are_shown_and_written(interrup
     assert len(re.findall(r"fused-optimizer: 1\.25x .*measured", shown)) == 1
     assert "trials-interrupted" in shown
     assert "Wrote out.json" in told
+
+
+@pytest.mark.parametrize(("which", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_the_first_trial_is_told_in_one_line(interrupted, which, status):
+    ended, shown, told, report = interrupted(0, which)
+    assert (ended, shown, report) == (status, "", None)
+    said = "boundby: interrupted before the first trial; nothing was written [interrupted-early]\n"
+    assert told.startswith(said)
 
 
 def test_a_signal_in_the_first_trial_leaves_what_the_script_as_it_is_showed(interrupted):

@@ -109,6 +109,7 @@ def test_a_number_json_cannot_hold_is_named(bad: float) -> None:
         (b'{\n  "schema": x}', "line 2, column 13"),
         (b"[1, 2]", "no JSON object"),
         (b'{"version": 1}', 'names no "schema"'),
+        (b'{"traceEvents": []}', "it is a trace"),
         (b'{"schema": "boundby.report", "name": "\xff\xfe"}', "UTF-8"),
         (b"[" * 100_000, "nested too deeply"),
         (b"\x80\x04\x95", "damaged"),

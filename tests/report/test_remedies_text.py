@@ -44,6 +44,18 @@ def test_the_threshold_of_all_advice_is_stated():
         assert "do: even the low end is 1.05x or more" in shown
 
 
+def test_what_may_help_but_is_not_expected_to_takes_one_line():
+    slower = dataclasses.replace(PREDICTED, speedup=0.98, low=0.9, high=1.08)
+    unlikely = Remedy(name="compile", predicted=slower, advice="unknown")
+    shown = text(Remedy(name="fused-optimizer", predicted=PREDICTED, advice="do"), unlikely)
+    assert "unlikely compile (0.980x (0.900-1.08)) do: even the low end" in shown
+    assert shown.count("stepping is slow") == 1
+    assert "unlikely: the middle is below 1x" in shown
+    assert "unlikely compile" not in text(dataclasses.replace(unlikely, measured=MEASURED))
+    page = render_markdown(report_document(dataclasses.replace(sample_reports.overhead_bound(), remedies=(unlikely,))))
+    assert "stepping is slow" not in page
+
+
 def test_what_was_tried_says_what_it_did_whether_that_was_predicted_and_what_to_do():
     shown = text(fused())
     assert "1.31x (1.28-1.34) measured; as predicted (1.30x (1.20-1.40))" in shown

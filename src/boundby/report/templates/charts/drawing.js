@@ -10,6 +10,7 @@ class Drawing {
     this.restyles = [];
     this.items = [];
     this.lying = data.y.scale === "category";
+    this.waits = 0;
   }
 
   get narrow() {
@@ -50,7 +51,11 @@ class Drawing {
     this.reader = new Reader(this);
     for (const each of [plot.x_range, plot.y_range]) each.change.connect(() => this.place());
     new ResizeObserver(() => this.fit()).observe(this.element);
-    await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+    // Where nothing is shown, as in a tab behind others, there are no frames to wait for.
+    await new Promise(done => {
+      requestAnimationFrame(() => requestAnimationFrame(done));
+      setTimeout(done, 500);
+    });
     this.reader.quiet(this.element);
     this.place();
   }
@@ -245,6 +250,12 @@ class Drawing {
   // Puts what lies over the drawing where the drawing now has it.
   place() {
     if (!this.view?.frame || this.element.classList.contains("printing")) return;
+    if (this.inner.right <= this.inner.left && this.waits < 50) {
+      // Not laid out yet: a page may be opened where it is not to be seen.
+      this.waits += 1;
+      setTimeout(() => this.place(), 100);
+      return;
+    }
     this.names.place();
     this.reader.follow();
   }

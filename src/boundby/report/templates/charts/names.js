@@ -16,6 +16,8 @@ class Names {
     const { drawing } = this;
     const { left, right, top, bottom } = drawing.inner;
     const room = 14;
+    // On a narrow screen a name that has moved lies on as many lines as there are.
+    const farthest = drawing.narrow ? room / 2 : 3 * room;
     const placed = [];
     const { clientWidth: width, clientHeight: height } = drawing.element;
     if (![width, height, bottom - top, right - left].every(size => size > 0)) {
@@ -39,7 +41,7 @@ class Names {
         const y = Math.min(one.y, lowest - apart, bottom);
         // A name far from its line would be taken for another's, and above the picture it lies on what is there; the
         // table has it, and so has the line itself where it is pointed at.
-        if (y < top + room || one.y - y > 3 * room) {
+        if (y < top + room || one.y - y > farthest) {
           one.name.hidden = true;
           continue;
         }
