@@ -165,9 +165,8 @@ def try_remedies(
 
     from boundby.remedies.callables import try_callable
     from boundby.remedies.past_trials import keep_trials, past_trials
-    from boundby.remedies.ranking import is_worth_a_trial
     from boundby.remedies.registry import remedy_named
-    from boundby.results.remedy import Remedy
+    from boundby.results.remedy import Remedy, is_worth_a_trial
 
     wanted = None if remedies is None else [remedy_named(name).NAME for name in remedies]
     report = explain(fn, *args, machine=machine, **kwargs)

@@ -326,7 +326,10 @@ def test_the_next_command() -> None:
     )
     assert told("boundby", "--lang", "zh", "run", "t.py")[0] == "boundby --lang zh run -o report.json t.py"
     assert told("boundby", "--lang=zh", "run", "-o", "x.json", "t.py")[0] == "boundby show x.json"
-    assert told() == ("report.to_json() in your program, to keep it", "boundby run -o after.json SCRIPT")
+    assert told() == (
+        'Path("report.json").write_text(report.to_json()) in your program keeps it',
+        "boundby run -o after.json SCRIPT",
+    )
     page = told("boundby", "run", "--warmup", "3", "-o", "x.html", "--stop", "a b.py", "-o", "y")[0]
     assert page == "boundby try 'a b.py' -o y"
     assert told("boundby", "run", "-o", "x.md", "-m", "pkg.train", "--lr", "1")[0] == "boundby try -m pkg.train --lr 1"

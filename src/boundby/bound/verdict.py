@@ -9,7 +9,7 @@ from boundby.bound.split import Division
 from boundby.results.counts import Counts
 from boundby.results.interval import Interval
 from boundby.results.language import tr
-from boundby.results.report import Bound, ModelledFor, Split, Verdict, adds_up
+from boundby.results.report import FITTING, Bound, ModelledFor, Split, Verdict, adds_up, has_shares
 from boundby.results.trace import Trace
 from boundby.results.units import digits_for, format_percent, format_rate, format_size, format_time
 
@@ -297,17 +297,16 @@ def _evidence(
         elif len(dtypes) == 1 and counts.matmul_flops:
             speed = ceilings.speed.matmul.value
             lines.append(_rate_of_products(counts.matmul_flops / time, peak, dtype, speed=speed, modelled=modelled))
-    if division.faults is not None and division.faults.time_s:
-        # As far as the ops had room for them, where that is known.
-        cost = division.parts.allocation * time or division.faults.time_s
-        if cost > 0.01 * time:
-            lines.append(
-                tr(
-                    "{faults} page faults a step cost about {time}",
-                    faults=f"{division.faults.per_step:,.0f}",
-                    time=format_time(cost, digits=2),
-                )
-            )
+    if division.faults is not None and division.faults.time_s and division.faults.time_s > 0.01 * time:
+        told = {
+            "faults": f"{division.faults.per_step:,.0f}",
+            "time": format_time(division.faults.time_s, digits=2),
+        }
+        known = division.times is not None and has_shares(division.reconciliation)
+        if known and division.faults.time_s > FITTING * division.parts.allocation * time:
+            lines.append(tr("{faults} page faults a step cost at most {time}", **told))
+        else:
+            lines.append(tr("{faults} page faults a step cost about {time}", **told))
     return tuple(lines)
 
 
@@ -322,15 +321,17 @@ def _rate_of_products(rate: float, peak: Interval, dtype: str | None, *, speed: 
         if modelled:
             return tr("{rate} of matrix products, more than the {peak} measured there for {dtype}", **values)
         return tr(
-            "{rate} of matrix products, more than the {peak} measured here for {dtype}: the machine was slower then, "
-            "or in another state",
+            "{rate} of matrix products, more than the {peak} that {dtype} is to reach here at the run's speed: the "
+            "machine was slower when that was measured, or in another state",
             **values,
         )
     if modelled:
         return tr("{rate} of matrix products, {share} of the {peak} measured there for {dtype}", **values)
     if rate > peak.value:
         return tr(
-            "{rate} of matrix products, {share} of the {peak} measured here for {dtype}: within its band", **values
+            "{rate} of matrix products, {share} of the {peak} that {dtype} reaches here at the run's speed: within its "
+            "band",
+            **values,
         )
     measured = format_rate(peak.value / speed, "FLOP/s")
     if measured != values["peak"]:

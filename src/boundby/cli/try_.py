@@ -185,8 +185,8 @@ def _with_trials(
         _Stopped: a signal came before the last trial had ended.
     """
     from boundby.remedies.past_trials import keep_trials, past_trials
-    from boundby.remedies.ranking import is_worth_a_trial
     from boundby.remedies.registry import remedy_named
+    from boundby.results.remedy import is_worth_a_trial
 
     worth_trying = [one.name for one in report.remedies if (everything or is_worth_a_trial(one)) and _from_outside(one)]
     for one in report.remedies:

@@ -108,14 +108,18 @@ def replaced_rows(
         what: what they do, for the reason.
         change: what the user would change.
         band: the share by which seconds inside a step differ from a probe's.
-        beside_s: seconds between ops that may be theirs as well: the freeing of their memory, for one.
+        beside_s: seconds between ops that may be theirs as well and are then gone: the freeing of their memory.
     """
     step = report.step.time_s.median
     fewest = min(base_s, step)
-    most = min((base_s + beside_s) / (1.0 - _unseen(report)), step)
-    base = (fewest + most) / 2.0
-    left = step - base * (1.0 - ratio.value)
-    corners = [step - seconds * (1.0 - one) for seconds in (fewest, most) for one in (ratio.low, ratio.high)]
+    most = min(base_s / (1.0 - _unseen(report)), step)
+    base, gone = (fewest + most) / 2.0, min(beside_s, step - most)
+    left = step - base * (1.0 - ratio.value) - gone / 2.0
+    corners = [
+        step - seconds * (1.0 - one) - beside
+        for seconds, beside in ((fewest, 0.0), (most, gone))
+        for one in (ratio.low, ratio.high)
+    ]
     shortest, longest = min(corners), max(corners)
     shortest = max(shortest - band * abs(step - shortest), shortest * (1.0 - band))
     longest = min(longest + band * abs(step - longest), longest * (1.0 + band))

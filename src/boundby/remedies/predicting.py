@@ -54,6 +54,8 @@ def replaced_part(
         # What makes the work slower inside the step need not make what replaces it slower.
         most = max(most, base - sum(one.base_s * one.ratio.low for one in parts))
     low, high = least - band * abs(least), most + band * abs(most)
+    if most_s is not None:
+        high = min(high, most_s)
     return predicted_from_saving(
         report,
         saved,

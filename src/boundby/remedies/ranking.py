@@ -21,7 +21,8 @@ FINEST = 0.10
 WIDEST_TRIAL = 1.5
 # Where more of a step than this may be waiting for other load, whatever is left of it is no ground for advice.
 MOST_WAITED = 0.5
-# All probes of a run together take no longer: a quiet machine needs less, a busy one would take many times as long.
+# Once all probes of a run have taken so long together, none begins: a quiet machine needs less, a busy one many times
+# as much.
 MOST_PROBING_S = 5.0
 
 
@@ -83,7 +84,7 @@ def predict_all(evidence: Evidence) -> tuple[Remedy, ...]:
         try:
             prediction = module.predict(evidence)
         except NoTimeLeft:
-            prediction = CannotTell(tr("the probes before it took all the time they may on this busy machine"))
+            prediction = CannotTell(tr("the probes before it took all the time they may"))
         except Exception as error:  # a probe may meet anything that torch can raise
             prediction = CannotTell(
                 tr("its probe failed: {error}", error=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
@@ -129,11 +130,6 @@ def advice_for(expected: Predicted | Measured) -> Advice:
     if expected.low >= WORTH:
         return "do"
     return "skip" if expected.high < WORTH else "unknown"
-
-
-def is_worth_a_trial(remedy: Remedy) -> bool:
-    """Whether a remedy is tried where none is named: it may be worth it, and is not expected to slow the step."""
-    return remedy.advice != "skip" and (remedy.predicted is None or remedy.predicted.speedup >= 1.0)
 
 
 def after_trial(

@@ -63,26 +63,33 @@ COLD_BYTES = 128 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """Equal ops of a step's forward pass: what they are, how many, and the share of the step that they take."""
+    """Ops of a step's forward pass that begin alike: what they are, how many, and the share of the step they take.
+
+    ``shapes`` are those of a source line's first call; ``is_varied`` where a line has many products and theirs differ.
+    """
 
     op: str
     shapes: tuple[Shape, ...]
     calls: int
     share: float
     flops: int
+    is_varied: bool = False
 
     @property
-    def is_varied(self) -> bool:
-        """Whether so many products of unlike shapes come from one source line that their set-up tells."""
-        return self.calls >= MANY_CALLS and self.is_uneven
+    def of_first(self) -> float:
+        """FLOPs of a call over those of the first one, whose shapes are told; 1 where they are not a product's."""
+        return _of_first(self.op, self.shapes, self.flops / max(self.calls, 1))
 
-    @property
-    def is_uneven(self) -> bool:
-        """Whether a source line's products have other shapes than the first, which is the one that is told."""
-        if self.op not in ("mm", "addmm", "bmm", "baddbmm") or len(self.shapes) < 2 or not self.flops:
-            return False
-        first = 2 * math.prod(self.shapes[-2]) * self.shapes[-1][-1]
-        return not LIKE_FIRST < self.flops / (self.calls * max(first, 1)) < 1.0 / LIKE_FIRST
+
+def _of_first(op: str, shapes: tuple[Shape, ...], flops: float) -> float:
+    if op not in ("mm", "addmm", "bmm", "baddbmm") or len(shapes) < 2 or not flops:
+        return 1.0
+    return flops / max(1, 2 * math.prod(shapes[-2]) * shapes[-1][-1])
+
+
+def _is_varied(row: OpRow) -> bool:
+    ratio = _of_first(base_name(row.op), tensor_shapes(row), row.matmul_flops / max(row.calls, 1))
+    return row.calls >= MANY_CALLS and not LIKE_FIRST < ratio < 1.0 / LIKE_FIRST
 
 
 def kinds_of(rows: Iterable[OpRow], names: Sequence[str]) -> list[Kind]:
@@ -104,6 +111,7 @@ def kinds_of(rows: Iterable[OpRow], names: Sequence[str]) -> list[Kind]:
             calls=sum(row.calls for row in some),
             share=sum(row.share for row in some),
             flops=sum(row.matmul_flops for row in some),
+            is_varied=any(map(_is_varied, some)),
         )
         for (op, shapes), some in found.items()
     ]
@@ -151,7 +159,9 @@ def product_replay(kind: Kind, *, most_flops: int = MOST_FLOPS, read_bytes: int 
     if kind.op in ("mm", "addmm"):
         left, right = shapes[-2:] if kind.op == "addmm" else shapes[:2]
         outputs = _fewer(right[1], factor, FEWEST_ROWS)
-        count = max(1, round(kind.flops / (kind.calls * 2 * math.prod(right)))) if kind.is_uneven else left[0]
+        if kind.of_first > 1.0 / LIKE_FIRST:
+            return None  # others are larger: in which way is not told
+        count = max(1, round(left[0] * kind.of_first)) if kind.of_first < LIKE_FIRST else left[0]
         rows = _fewer(count, factor * right[1] / outputs, FEWEST_ROWS)
         few = rows <= FEW_ROWS
         each = 4 * outputs * left[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 import weakref
@@ -145,10 +146,10 @@ def _predict_with(
 
 
 def _freeing_s(report: Report, weighted: Sequence[tuple[float, OpRow]]) -> float:
-    """The most that giving back the rows' fresh memory takes between ops (s): by their part of all page faults."""
-    everything = sum(row.faults for row in report.ops)
-    theirs = sum(weight * row.faults for weight, row in weighted)
-    return report.overhead_parts.host * report.step.time_s.median * theirs / max(everything, 1e-12)
+    """The most that giving back the rows' fresh memory takes between ops (s): no more than touching it did."""
+    each = report.page_faults.seconds_each if report.page_faults is not None else None
+    touching = sum(weight * row.faults for weight, row in weighted) * (each or 0.0)
+    return min(report.overhead_parts.host * report.step.time_s.median, touching)
 
 
 def _several(step: Callable[[], object]) -> None:
@@ -161,7 +162,9 @@ def _stepper(facts: OptimizerFacts, shape: Shape, rows: int, *, sparse: bool) ->
     import torch
 
     table = torch.zeros(shape).requires_grad_()
-    indices = torch.randint(0, shape[0], (rows,), generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    # Each step looks up other rows.
+    turns = itertools.cycle([torch.randint(0, shape[0], (rows,), generator=generator) for _ in range(SPARSE_CALLS)])
     gradient = torch.ones(rows, shape[1])
     kind: Any = getattr(torch.optim, "SparseAdam" if sparse and facts.name in ("Adam", "AdamW") else facts.name)
     rate = facts.options.get("lr")
@@ -174,7 +177,7 @@ def _stepper(facts: OptimizerFacts, shape: Shape, rows: int, *, sparse: bool) ->
 
     def step() -> None:
         table.grad = None
-        torch.nn.functional.embedding(indices, table, sparse=sparse).backward(gradient)
+        torch.nn.functional.embedding(next(turns), table, sparse=sparse).backward(gradient)
         optimizer.step()
 
     return step

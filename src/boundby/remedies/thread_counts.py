@@ -31,6 +31,8 @@ MOST_PROBES, PROBED_SHARE = 4, 0.8
 PROBE_S = 0.06
 PROBED_FLOPS = 300_000_000
 LEAST_SHARE = 0.02
+# Where threads fault at the same time, each fault may take so many times its ceiling more.
+MOST_WAITING = 3.0
 UNCHANGED = interval(1.0)
 
 
@@ -107,7 +109,8 @@ def predict_threads(evidence: Evidence, threads: Threads, *, change: str) -> Pre
             scaled = interval(1.0, *sorted((1.0, 1.0 + SHORT_PART * (scaled.value - 1.0))))
         elif faulting and by_ceilings.known:
             # Faults cost more where threads wait for one another at them: what no ceiling explains may be theirs.
-            explained = min(explained, SLACK * max(row.floors.memory_s, row.floors.pointwise_s))
+            unexplained = explained - SLACK * max(row.floors.memory_s, row.floors.pointwise_s)
+            explained -= min(max(0.0, unexplained), MOST_WAITING * faulting)
         parts += [(explained, scaled), (seconds - explained, _widest(threads))]
     work, after = sum(seconds for seconds, _ in parts), weighted_sum(parts)
     saved, least, most = work - after.value, work - after.high, work - after.low

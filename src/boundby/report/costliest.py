@@ -69,7 +69,7 @@ def render_costliest(report: Report, *, width: int, unicode: bool, folder: str |
 
 
 def _notes(report: Report, shown: list[LineRow], *, unicode: bool) -> Iterator[str]:
-    """Which steps the times are of, where that matters, and where the rest of a step is, where that is most of it."""
+    """Which steps the times are of, where that matters, and where the rest of a step is."""
     if watched := watched_times_text(report):
         yield watched
     if any(is_above(line.floors, step_seconds(line, report)) for line in shown):

@@ -25,7 +25,7 @@ def next_command(report: Report) -> str:
     """
     command = report.tool.command
     if not command:
-        return tr("{call} in your program, to keep it", call="report.to_json()")
+        return tr("{call} in your program keeps it", call='Path("report.json").write_text(report.to_json())')
     place = _output_place(command)
     if place is None:
         return rerun_command(report, "report.json")

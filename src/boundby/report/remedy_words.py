@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
-from boundby.results.remedy import WORTH, Measured, Numerics, Predicted, Remedy
+from boundby.results.remedy import WORTH, Measured, Numerics, Predicted, Remedy, is_worth_a_trial
 from boundby.results.units import format_number, format_time
 
 # Shorter differences in starting are not worth a word (s), nor are smaller ones in memory, or less waiting for a core.
@@ -27,7 +27,7 @@ def advice(remedy: Remedy) -> str:
         return tr("failed")
     if remedy.took_effect is False:
         return tr("no change")
-    if is_unlikely(remedy):
+    if remedy.advice == "unknown" and is_dismissed(remedy):
         return tr("unlikely")
     if remedy.advice == "unknown":
         return tr("unclear") if remedy.measured is not None else tr("try")
@@ -39,15 +39,9 @@ def is_tried(remedy: Remedy) -> bool:
     return remedy.measured is not None or remedy.failed is not None
 
 
-def is_unlikely(remedy: Remedy) -> bool:
-    """Whether an untried remedy may help, but is not expected to."""
-    predicted = None if is_tried(remedy) else remedy.predicted
-    return remedy.advice == "unknown" and predicted is not None and predicted.speedup < 1.0
-
-
 def is_dismissed(remedy: Remedy) -> bool:
-    """Whether no more need be said of a remedy than that it is not worth a trial."""
-    return not is_tried(remedy) and (remedy.advice == "skip" or is_unlikely(remedy))
+    """Whether no more need be said of a remedy than what is predicted: it is not worth a trial."""
+    return not is_tried(remedy) and not is_worth_a_trial(remedy)
 
 
 def tried_title(remedies: Sequence[Remedy]) -> str:

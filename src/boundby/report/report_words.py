@@ -10,7 +10,7 @@ from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
 from boundby.results.own_code import PACKAGE_FOLDERS
-from boundby.results.report import Floors, LineRow, OpRow, Report, has_shares
+from boundby.results.report import FITTING, Floors, LineRow, OpRow, Report, has_shares
 from boundby.results.units import (
     format_count,
     format_percent,
@@ -26,9 +26,7 @@ AT_FLOOR = 0.95
 _RECONCILED_WITHIN = 0.05
 _MOST_KINDS = 4
 # Lines that leave less than the rest of a step need no word about it.
-_NEARLY_ALL = 0.9
-# Where faults at their ceiling would take more than so many times their share, the ops had less time for each.
-_FITTING = 1.25
+_NEARLY_ALL, _SOME = 0.9, 0.005
 _ENDED = ("script-failed", "trials-interrupted")
 _LONGEST_NAME = 60
 _LONGEST_PATH = 60
@@ -82,15 +80,13 @@ def faults_text(report: Report, *, unicode: bool = True, total: bool = False) ->
     )
     if faults.seconds_each is None:
         return tr("{faults}; cost unknown", faults=told)
-    spent_s = share * report.step.time_s.median
-    fitting = faults.per_step * faults.seconds_each <= _FITTING * spent_s
+    spent_s, expected_s = share * report.step.time_s.median, faults.per_step * faults.seconds_each
     each = format_time(faults.seconds_each, digits=2, unicode=unicode)
-    told = (
-        tr("{faults}, {each} each", faults=told, each=each)
-        if fitting
-        else tr("{faults}, at most {each} each", faults=told, each=each)
-    )
-    if not (total and fitting):
+    if expected_s > FITTING * spent_s:
+        return tr("{faults}, at most {each} each", faults=told, each=each)
+    if FITTING * expected_s >= spent_s:
+        told = tr("{faults}, {each} each", faults=told, each=each)
+    if not total:
         return told
     return tr("{faults}: {time} a step", faults=told, time=format_time(spent_s, digits=2, unicode=unicode))
 
@@ -181,16 +177,22 @@ def watched_times_text(report: Report) -> str:
 def beyond_lines_text(report: Report, shown: Sequence[LineRow]) -> str:
     """Where the rest of a step is, beside the lines that are shown; empty where that is little or not known."""
     told, everything = sum(line.share for line in shown), sum(line.share for line in report.lines)
-    if told > _NEARLY_ALL or everything > 1.0 or watched_times_text(report):
+    if told > _NEARLY_ALL or watched_times_text(report):
         return ""
-    outside = tr(
-        "{rest} is outside of ops: Python between them, waiting for input, and what no op explains",
-        rest=format_percent(1.0 - everything),
-    )
-    if len(shown) < len(report.lines):
-        others = format_percent(everything - told)
-        outside = tr("{others} is in other lines, {outside}", others=others, outside=outside)
-    return sentence(tr("These lines are {told} of the step; {outside}", told=format_percent(told), outside=outside))
+    parts = []
+    if everything - told >= _SOME:
+        parts.append(tr("{others} is in other lines", others=format_percent(everything - told)))
+    if 1.0 - everything >= _SOME:
+        parts.append(
+            tr(
+                "{rest} is outside of ops: Python between them, waiting for input, and what no op explains",
+                rest=format_percent(1.0 - everything),
+            )
+        )
+    if not parts:
+        return ""
+    rest = tr(", ").join(parts)
+    return sentence(tr("These lines are {told} of the step; {outside}", told=format_percent(told), outside=rest))
 
 
 def no_split_text(report: Report) -> str:

@@ -98,6 +98,11 @@ class Remedy:
     from_outside: bool = True
 
 
+def is_worth_a_trial(remedy: Remedy) -> bool:
+    """Whether a remedy is tried where none is named: it may be worth it, and is not expected to slow the step."""
+    return remedy.advice != "skip" and (remedy.predicted is None or remedy.predicted.speedup >= 1.0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastTrials:
     """The user's own trials on this machine so far: how many put a prediction to the test, and how many it held in."""

@@ -37,6 +37,11 @@ def adds_up(reconciliation: Interval | None) -> bool:
     return reconciliation is None or 1 / FARTHEST_OFF <= reconciliation.value <= FARTHEST_OFF
 
 
+# Page faults that at their ceiling would take more than so many times the allocation share took less each, or were not
+# those of ops.
+FITTING = 1.1
+
+
 def has_shares(reconciliation: Interval | None) -> bool:
     """Whether what was seen can be shares of the bare step; not where watched steps took far longer than that.
 
