@@ -238,3 +238,37 @@ def test_findings_on_dtypes_are_told_where_the_step_uses_them_in_any_language(me
     machine = dataclasses.replace(MACHINE, findings=(found,))
     report = explain_trace(trace(sites=[site(matmul_cost(64, 64, 64))], windows=[0.01], step_s=[0.01]), machine)
     assert (found in report.findings) == told
+
+
+def evidence_of(speed: float = 1.0, *, counts: Counts | None = None, **fields: object) -> str:
+    division = dataclasses.replace(division_of(matmul=0.9), **fields)
+    made = trace(step_s=[0.01] * 3, sites=[site(matmul_cost(64, 64, 64, "fp32"))], windows=[0.009])
+    ceilings = Ceilings(MACHINE, dataclasses.replace(Speed.unknown(), matmul=interval(speed)), threads=1)
+    return " ".join(judge(made, division, counts or Counts(ops=10, launches=8), ceilings).evidence)
+
+
+def test_a_peak_at_another_speed_is_not_called_measured():
+    counts = Counts(ops=1, launches=1, matmul_flops=10**8)
+    same, slower = evidence_of(counts=counts), evidence_of(0.5, counts=counts)
+    assert re.search(r"10% of the 100 GFLOP/s measured here for fp32", same)
+    assert re.search(r"20% of the 50.0 GFLOP/s that fp32 reaches here at the run's speed \(100 GFLOP/s when", slower)
+    assert "more than the 5.00 GFLOP/s that fp32 is to reach here" in evidence_of(0.05, counts=counts)
+
+
+@pytest.mark.parametrize(
+    ("allocation", "reconciliation", "said"),
+    [
+        (0.3, 1.0, "about 3.0 ms"),
+        (0.1, 1.0, "at most 3.0 ms"),
+        (0.0, 1.0, "at most 3.0 ms"),
+        (0.0, 3.0, "about 3.0 ms"),
+    ],
+)
+def test_page_faults_cost_what_the_split_has_room_for(allocation, reconciliation, said):
+    told = evidence_of(
+        faults=PageFaults(per_step=3000, seconds_each=1e-6, time_s=3e-3),
+        parts=OverheadParts(dispatch=0.0, host=0.0, allocation=allocation),
+        reconciliation=interval(reconciliation),
+        times=object(),  # all that is asked of them is whether they are there
+    )
+    assert f"3,000 page faults a step cost {said} 3.0 ms" in told
