@@ -271,4 +271,4 @@ def test_page_faults_cost_what_the_split_has_room_for(allocation, reconciliation
         reconciliation=interval(reconciliation),
         times=object(),  # all that is asked of them is whether they are there
     )
-    assert f"3,000 page faults a step cost {said} 3.0 ms" in told
+    assert f"3,000 page faults a step cost {said}" in told
