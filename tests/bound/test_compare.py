@@ -314,7 +314,49 @@ def test_a_disturbed_run_is_not_told_apart_by_time_that_nothing_explains() -> No
         assert found.time.noise.told_apart > 1.0
         assert found.sentence.startswith("No comparison: the runs were too disturbed to compare. ")
         assert "%" not in found.sentence
+        assert all(one.unclear and not one.differs and one.against is None for one in found.split)
     assert compared(calm, run(40e-3)).time.differs is True
+
+
+def test_a_difference_to_a_run_beside_other_load_is_told_with_it() -> None:
+    calm, slow = run(), run(2e-3)
+    assert "disturbed-side" not in codes(compared(calm, slow))
+    loaded = replace(
+        slow,
+        verdict=replace(slow.verdict, confidence="sure"),
+        findings=(*slow.findings, Finding(code="preempted", message="interrupted")),
+    )
+    found = compared(calm, loaded)
+    assert found.time.differs is True
+    (told,) = (one for one in found.findings if one.code == "disturbed-side")
+    assert "(preempted)" in told.message
+
+
+def test_other_arguments_of_one_script_are_told() -> None:
+    def with_command(*words: str) -> Report:
+        report = run()
+        return replace(report, tool=replace(report.tool, command=("boundby", "run", "-o", "x.json", *words)))
+
+    def settings(*words: str) -> str:
+        found = compared(with_command("train.py", "--bs", "64"), with_command(*words))
+        return " ".join(one.message for one in found.findings if one.code == "settings-differ")
+
+    assert "arguments --bs 64 and --bs 32" in settings("train.py", "--bs", "32")
+    assert "arguments --bs 64 and none" in settings("train.py")
+    assert settings("train.py", "--bs", "64") == settings("other.py", "--bs", "32") == ""
+
+
+def test_shares_far_apart_within_wide_bands_are_not_told_to_be_alike() -> None:
+    a, b = run(), run()
+
+    def unexplained(value: Interval) -> ShareChange:
+        of_a = replace(a, split=replace(a.split, unexplained=interval(0.03, 0.0, 0.1)))
+        found = compared(of_a, replace(b, split=replace(b.split, unexplained=value)))
+        return next(one for one in found.split if one.name == "unexplained")
+
+    near, far = unexplained(interval(0.1, 0.0, 0.9)), unexplained(interval(0.78, 0.0, 0.9))
+    assert (near.differs, near.unclear) == (False, False)
+    assert (far.differs, far.unclear) == (False, True)
 
 
 def test_shares_nearer_than_they_are_told_to_do_not_differ() -> None:

@@ -73,7 +73,7 @@ def test_a_verdict_keeps_to_its_thresholds(parts, reconciliation):
     )
     verdict = judged(division)
     ranked = sorted((one.value for one in shares(division.split).values()), reverse=True)
-    adds_up = reconciliation is None or reconciliation >= 0.5
+    adds_up = reconciliation is None or 0.5 <= reconciliation <= 1.5
     if verdict.bound == "unknown":
         assert division.split.unexplained.value > 0.5 or not adds_up
     elif verdict.bound == "mixed":
@@ -272,3 +272,10 @@ def test_page_faults_cost_what_the_split_has_room_for(allocation, reconciliation
         times=object(),  # all that is asked of them is whether they are there
     )
     assert f"3,000 page faults a step cost {said}" in told
+
+
+def test_silence_between_steps_is_not_called_waiting_for_a_loader():
+    division = division_of(input=0.9)
+    silent, waiting = (judged(division, host_input_s=seconds).sentence for seconds in (0.009, 0.001))
+    assert "no op running: the script makes its next batch there, or waits for something" in silent
+    assert "is spent waiting for the next batch" in waiting

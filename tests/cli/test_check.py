@@ -264,6 +264,11 @@ def test_files_that_are_not_what_they_should_be(check: Check, tmp_path: Path) ->
         assert f"[{code}]" in done.stderr.splitlines()[0], words
     assert (tmp_path / "base.json").read_bytes() == kept
     assert report.read_bytes() == encode(report_of(5))
+    (tmp_path / "cut.json").write_text("{")
+    for words in (("--baseline", "cut.json", "r.json"), ("--baseline", "cut.json", "--update", "r.json")):
+        told = check(*words, cwd=tmp_path).stderr
+        assert "[damaged-file]\nboundby: Remove cut.json, or name another file, and write the baseline" in told
+    assert (tmp_path / "cut.json").read_text() == "{"
     for words in (("--update", "r.json"), (), ("r.json", "--baseline", "b.json"), ("train.py", "--baseline=b.json")):
         assert check(*words, cwd=tmp_path).returncode == 2
 
@@ -326,6 +331,27 @@ def test_a_script_is_run_for_its_counts_alone_and_leaves_nothing_behind(tmp_path
     assert "train.py:10 seen = loss.item() ops 1; launches 1; bytes read 4 B new: aten._local_scalar_dense 1" in told
     assert not cache.exists()
     assert sorted(path.name for path in project.iterdir()) == ["base.json", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "told"),
+    [
+        ("", 1, "only 4 steps were seen: none was left to time after warm-up [too-few-steps]"),
+        ("raise SystemExit(5)", 1, "train.py ended with status 5 [script-not-explained]"),
+    ],
+)
+def test_why_a_script_cannot_be_checked_is_told_once(tmp_path: Path, end: str, status: int, told: str) -> None:
+    few = "import torch\nm = torch.nn.Linear(8, 8)\no = torch.optim.SGD(m.parameters(), 0.1)\nfor _ in range(4):\n"
+    (tmp_path / "train.py").write_text(
+        f"{few}    o.zero_grad(); m(torch.randn(4, 8)).sum().backward(); o.step()\n{end}\n"
+    )
+    command = [sys.executable, "-m", "boundby", "check", "--baseline", "base.json", "--update", "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == status
+    lines = done.stderr.splitlines()
+    assert lines[1:2] == [f"boundby: {told}"]
+    assert len(lines) == 3
+    assert not (tmp_path / "base.json").exists()
 
 
 def reading(size: int, indexed: int) -> Report:

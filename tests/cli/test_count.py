@@ -238,6 +238,8 @@ def test_json_is_alone_on_standard_output(count) -> None:
 def test_a_file_is_written_once(count, folder: Path) -> None:
     done = count("-o", "c.json", "counted_models.py")
     assert "Wrote" in done.err
+    assert "boundby count --backward counted_models.py:make" in done.out
+    assert "Next     boundby show c2.json" in count("--backward", "-o", "c2.json", "counted_models.py").out
     kept = decode_counts((folder / "c.json").read_bytes())
     assert (kept.target, kept.backward, kept.fake) == ("counted_models.py:make", False, False)
     assert kept.counts.tree.children[0].children[0].path == "first"

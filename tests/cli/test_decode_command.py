@@ -19,7 +19,9 @@ from boundby.llm.hardware import find_hardware
 from boundby.llm.models import find_model
 from boundby.llm.rows import shipped_rows
 from boundby.llm.validate import compare_rows, used_rows
+from boundby.report.decode_document import decode_document
 from boundby.report.decode_page import render_decode
+from boundby.report.markdown import render_markdown
 from boundby.report.validate_page import render_validation
 
 # Any import of these ends the process, as on a computer that has none of them.
@@ -105,6 +107,7 @@ def test_what_is_known_by_name_is_listed() -> None:
         (("llama-3.2-1b", "--hardware", ""), "unknown-hardware"),
         (("llama-3.2-1b", "--engine", "zippy"), "unknown-engine"),
         (("llama-3.2-1b", "--tp", "1.5"), "decode-setting"),
+        (("llama-3.2-1b", "--tp", "0.5"), "decode-setting"),
         (("llama-3.2-1b", "--launch-us", "nan"), "decode-setting"),
         (("llama-3.2-1b", "-o", "x.png"), "output-format"),
     ],
@@ -141,6 +144,28 @@ def test_counted_kernels_and_the_share_of_launching_them_have_each_their_word(na
     assert sum({"launch", "MBU"} <= set(head) for head in heads) == 2
     assert "launches" not in text
     assert "kernels: how many a step runs" in text
+
+
+@pytest.mark.parametrize(
+    ("hardware", "devices", "told"),
+    [("H100-SXM5", 1, ""), ("H100-SXM5", 3, "on each of 3 devices"), ("MI250X", 0.5, "on one die of two")],
+)
+def test_tables_of_one_of_several_devices_say_so(hardware: str, devices: float, told: str) -> None:
+    found = estimate_decode(find_model("llama-3.1-8b"), find_hardware(hardware), devices=devices)
+    pages = [" ".join(render_decode(found, width=width, color=False, unicode=True).split()) for width in (40, 80, 100)]
+    pages.append(render_markdown(decode_document(found)))
+    for page in pages:
+        assert page.count(told) >= 2
+        assert ("on each of" in page or "on one die" in page) is bool(told)
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_rates_of_all_sequences_are_named_so(batch: int) -> None:
+    found = estimate_decode(find_model("llama-3.1-8b"), find_hardware("H100-SXM5"), batch=batch)
+    lines = render_decode(found, width=80, color=False, unicode=True).splitlines()
+    head = next(line for line in lines if {"kernels", "cost", "hidden"} <= set(line.split()))
+    assert head.endswith("tokens/s" if batch == 1 else "tokens/s in all")
+    assert ("Tokens/s in all |" in render_markdown(decode_document(found))) is (batch > 1)
 
 
 @pytest.mark.parametrize("width", [40, 80])

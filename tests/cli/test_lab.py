@@ -128,6 +128,21 @@ def test_a_mistake_is_told_before_anything_runs(
 def test_the_cost_of_a_launch_is_an_option_of_one_lab(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("lab", "measure", "--launch-us", "2") == 2
     assert "option of lab launch" in capsys.readouterr().err
+    for numbers in (["--demo", "1"], ["--demo", "1", "--demo", "3"]):
+        assert run("lab", "launch", *numbers, "--launch-us", "2") == 2
+        printed, said = capsys.readouterr()
+        assert printed == ""
+        assert "--launch-us is for demonstration 2 of lab launch" in said
+
+
+@pytest.mark.parametrize(
+    "words", [["--quick"], ["--demo", "1"], ["--device", "cpu"], ["--launch-us", "2"], ["-o", "x.json"], ["--force"]]
+)
+def test_options_of_a_lab_are_refused_where_none_is_named(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("lab", *words) == 2
+    printed, said = capsys.readouterr()
+    assert printed == ""
+    assert f"{words[0]} is an option of a lab that runs" in said
 
 
 def test_launch_costs_are_numbers_or_the_word_measured() -> None:
@@ -157,6 +172,26 @@ def test_a_saved_lab_is_shown_as_it_was_when_it_ran(tmp_path: Path, capsys: pyte
     assert 'class="plot"' in page
     assert run("show", str(file), "-o", str(tmp_path / "again.json")) == 0
     assert (tmp_path / "again.json").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(("ran_in", "shown_in"), [("zh", "en"), ("en", "zh")])
+def test_a_saved_lab_keeps_its_language(
+    ran_in: str, shown_in: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, page = tmp_path / "lab.json", tmp_path / "lab.html"
+    lab = ["lab", "measure", "--demo", "1", "--quick"]
+    assert run(*lab, "--lang", ran_in, "-o", str(file)) == 0
+    ran = capsys.readouterr().out
+    assert run("show", "--lang", shown_in, str(file)) == 0
+    shown = capsys.readouterr().out
+    assert ran.startswith(shown)
+    assert run("report", "--lang", shown_in, str(file)) == 0
+    assert f'<html lang="{ran_in}"' in page.read_text(encoding="utf-8")
+    written = page.read_text(encoding="utf-8")
+    assert run("report", "--lang", ran_in, str(file), "--force") == 0
+    assert page.read_text(encoding="utf-8") == written
+    assert language() == ran_in
 
 
 @pytest.mark.usefixtures("small")

@@ -186,6 +186,12 @@ def test_status(error: BaseException | int, status: object, monkeypatch: pytest.
     assert caught.value.code == status
 
 
+def test_an_interrupt_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run_command_that(KeyboardInterrupt(), monkeypatch)
+    assert capsys.readouterr().err == "boundby: interrupted before the end; there is no result [interrupted]\n"
+
+
 def test_no_advice_no_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run_command_that(BoundbyError("no-steps", "No step."), monkeypatch)

@@ -143,6 +143,29 @@ def test_what_cannot_be_done_is_one_line_and_no_file(
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
 
+@pytest.mark.parametrize("words", [[], ["--force"]])
+def test_a_page_is_judged_before_a_name_is_made_of_its_own(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(machine())
+    assert boundby("report", "x.json", folder=tmp_path).returncode == 0
+    page = (tmp_path / "x.html").read_bytes()
+    for command in ("report", "show"):
+        done = boundby(command, "x.html", *(words if command == "report" else []), folder=tmp_path)
+        assert (done.returncode, done.stdout) == (1, "")
+        message, advice = done.stderr.splitlines()
+        assert message.startswith("boundby: x.html is a page already")
+        assert "browser" in advice
+    assert (tmp_path / "x.html").read_bytes() == page
+
+
+@pytest.mark.parametrize("command", ["report", "show"])
+def test_a_validation_is_told_what_it_is_and_what_shows_it(command: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(boundby("validate", "--json", folder=tmp_path).stdout.encode())
+    done = boundby(command, "x.json", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "x.json is what `boundby validate --json` wrote" in done.stderr
+    assert "The same on the terminal: boundby validate" in done.stderr
+
+
 def test_confidential_is_for_reports(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_bytes(machine())
     done = boundby("report", "x.json", "--confidential", folder=tmp_path)

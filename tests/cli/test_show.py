@@ -171,7 +171,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         assert process.wait(60) == 141
 
 
-def test_ctrl_c_is_quiet(tmp_path: Path) -> None:
+def test_ctrl_c_ends_in_one_line(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "boundby", "show", str(pipe)]
@@ -182,7 +182,8 @@ def test_ctrl_c_is_quiet(tmp_path: Path) -> None:
     ):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, b"", b"")
+    said = b"boundby: interrupted before the end; there is no result [interrupted]\n"
+    assert (process.returncode, out, err) == (130, b"", said)
 
 
 class Stream(io.StringIO):

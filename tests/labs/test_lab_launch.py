@@ -38,14 +38,14 @@ def test_the_tables_of_both_laws() -> None:
     amdahl, gustafson = tables(launch_laws.show(Settings()))
     assert amdahl.head[1:-1] == ("n = 8", "n = 132", "n = 16,896", "n = 135,168")
     assert amdahl.rows == (
-        ("1%", "7", "57", "99", "100", "100"),
-        ("0.1%", "8", "117", "944", "993", "1,000"),
-        ("0.01%", "8", "130", "6,282", "9,311", "10,000"),
+        ("1%", "7.48", "57.1", "99.4", "99.9", "100"),
+        ("0.1%", "7.94", "117", "944", "993", "1,000"),
+        ("0.01%", "7.99", "130", "6,282", "9,311", "10,000"),
     )
     assert [row[:-1] for row in gustafson.rows] == [
-        ("1%", "8", "131", "16,727", "133,816"),
-        ("0.1%", "8", "132", "16,879", "135,033"),
-        ("0.01%", "8", "132", "16,894", "135,154"),
+        ("1%", "7.93", "131", "16,727", "133,816"),
+        ("0.1%", "7.99", "132", "16,879", "135,033"),
+        ("0.01%", "8.00", "132", "16,894", "135,154"),
     ]
 
 
@@ -53,7 +53,7 @@ def test_what_the_laws_say_is_the_same_everywhere_and_has_their_numbers() -> Non
     shown = launch_laws.show(Settings())
     assert not any(line.timed for line in shown.observations)
     text = observed(shown)
-    assert "99x and those of eight 100x" in text
+    assert "99.4x and those of eight 99.9x" in text
     assert "6,282x, 37%" in text
 
 
@@ -207,6 +207,14 @@ def test_times_that_do_not_grow_have_no_rate(monkeypatch: pytest.MonkeyPatch) ->
     shown = launch_calls.show(Settings())
     assert "No rate can be fitted" in observed(shown)
     assert shown.data["fit"]["half_performance_elements"] is None
+
+
+def test_times_that_nearly_double_are_not_said_to_hardly_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    times_s = {1: 1e-6, 262_144: 1.9e-6}
+    monkeypatch.setattr(launch_timing, "time_calls", made_up_times(lambda n: times_s.get(n, 5e-6)))
+    shown = launch_calls.show(Settings())
+    assert shown.data["fit"]["elements_per_s"] is None
+    assert "grows 1.9-fold, but too unsteadily" in observed(shown)
 
 
 def test_times_that_grow_too_unsteadily_for_a_rate_are_not_said_to_stay(monkeypatch: pytest.MonkeyPatch) -> None:

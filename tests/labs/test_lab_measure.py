@@ -187,11 +187,17 @@ def test_the_bandwidth_is_that_of_large_arrays_and_caches_are_told_beside_it() -
     found = [multiply(power, 160e9 if power < 21 else 40e9) for power in range(10, 27)]
     assert measure_bandwidth.memory_bandwidth(found) == pytest.approx(40e9)
     told = told_of_multiplies(found)
-    assert "Up to 2^15 elements the time hardly moves" in told
+    assert "Up to 2^15 elements, 32 times those of the first row, the time grows 1.6-fold (1.0 µs to 1.6 µs)" in told
+    assert "hardly moves" not in told
     assert "4.0 times the 40.0 GB/s from memory" in told
     assert "Flat stretches of the curve end at 4 MiB (160 GB/s)" in told
     assert "The ridge point is 20 times the FLOP/byte of a multiply" in told
     assert "n = 15" in told
+
+
+def test_only_a_time_that_stays_hardly_moves() -> None:
+    found = [multiply(power, 220e9 if power < 16 else 40e9) for power in range(10, 27)]
+    assert "Up to 2^15 elements the time hardly moves (1.0 µs to 1.2 µs)" in told_of_multiplies(found)
 
 
 def test_a_machine_that_shows_no_cache_is_not_told_to_have_one() -> None:
@@ -309,6 +315,14 @@ def test_a_gain_that_passes_do_not_explain_is_said_to_be_one() -> None:
     assert "the gain is not near the ratio of passes" in told
 
 
+def test_a_row_says_what_its_one_op_is_where_that_is_another_function() -> None:
+    found = [measure_fusion.find(PAIRS[name](), QUICK) for name in ("a*b + c", "cos(cos(x))")]
+    for table in (measure_fusion._passes_table(found), measure_fusion._times_table(found)):
+        assert [row[0] for row in table.rows] == ["a*b + c", "cos(cos(x))*"]
+        assert table.caption.endswith("(*: the one op is cos(x) alone)")
+    assert "cos(cos(x)); one op: cos(x): 2.0 times fewer passes" in measure_fusion._chart(found).summary
+
+
 # 4 and 5: training steps
 
 
@@ -349,15 +363,18 @@ def told_of_steps(*times_s: float) -> str:
 def test_a_time_that_hardly_grows_is_overhead() -> None:
     told = told_of_steps(4e-3, 5e-3, 7e-3, 11e-3, 22e-3, 44e-3)
     assert "grows 1.25-fold, far less: about 75% of a step" in told
-    assert "(6.7 µs an op in all)" in told
-    assert "twice the batch takes 2.0 to 2.0 times as long: in proportion" in told
+    # 75% of 4 ms over 600 ops: what the sentence says to be their cost.
+    assert "is the cost of 600 ops, 5.0 µs an op, whatever" in told
+    assert "twice the batch takes 2.0 to 2.0 times as long, within 10% of 2: in proportion" in told
 
 
 def test_a_time_that_grows_with_the_work_is_not_called_overhead() -> None:
     told = told_of_steps(4e-3, 7.9e-3, 16e-3, 32e-3, 64e-3)
     assert "near the work" in told
     assert "bound by overhead" not in told
-    assert "about 30% of a step" in told_of_steps(4e-3, 6.8e-3, 16e-3, 32e-3, 64e-3)
+    assert "(6.7 µs an op with its work)" in told
+    told = told_of_steps(4e-3, 6.8e-3, 16e-3, 32e-3, 64e-3)
+    assert "about 30% of a step at batch 1 is the cost of 600 ops, 2.0 µs an op" in told
 
 
 def test_a_ratio_that_turns_do_not_confirm_says_nothing_of_overhead() -> None:
@@ -369,6 +386,12 @@ def test_a_ratio_that_turns_do_not_confirm_says_nothing_of_overhead() -> None:
 
 def test_a_time_out_of_proportion_is_said_to_be() -> None:
     assert "1.2 to 3.0 times as long; 2 would be in proportion" in told_of_steps(4e-3, 5e-3, 7e-3, 10e-3, 12e-3, 36e-3)
+
+
+def test_proportion_is_said_only_of_what_is_near_it() -> None:
+    first = (4e-3, 5e-3, 7e-3, 10e-3)
+    assert "1.7 to 1.9 times as long; 2 would be in proportion" in told_of_steps(*first, 17.2e-3, 32.7e-3)
+    assert "1.8 to 2.2 times as long, within 10% of 2" in told_of_steps(*first, 18.1e-3, 39.7e-3)
 
 
 def width_of(width: int, time_s: float | None, expected_s: float | None = None) -> Width:

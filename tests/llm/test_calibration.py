@@ -27,9 +27,10 @@ from boundby.llm.engines import recognise_engine
 from boundby.llm.features import observe, placed
 from boundby.llm.hardware import find_hardware
 from boundby.llm.rows import Row, is_held_out, read_rows, shipped_rows
-from boundby.llm.spread import shipped_spread, spread_of, width
+from boundby.llm.spread import key_of, shipped_spread, spread_of, width
 from boundby.llm.validate import compare_rows, encode_comparison, summarise, used_rows
 from boundby.results.errors import BoundbyError
+from boundby.results.language import choose_language
 
 HEADER = "id,phase,model,model_key,hardware,n_dev,weight_fmt,engine,batch,mean_ctx,ms_per_step,source,note\n"
 
@@ -153,8 +154,9 @@ def test_intervals_hold_the_share_they_promise(errors: list[float]) -> None:
     cell = Cell(engine="e", family="e", kind="k")
     spread = spread_of([(cell, error) for error in errors], errors, errors)
     half = width(spread, cell, known_engine=True)
-    # The file keeps four digits.
-    assert sum(abs(error) <= half + 1e-3 for error in errors) >= math.floor(0.9 * len(errors))
+    # The file keeps four decimals of the scale and of the factor, whose product the width is.
+    rounding = 0.5e-4 * (spread.factor + spread.scales[key_of(cell)]) + 1e-8
+    assert sum(abs(error) <= half + rounding for error in errors) >= math.floor(0.9 * len(errors))
 
 
 @pytest.mark.parametrize(
@@ -209,6 +211,39 @@ def test_a_row_may_give_a_rate_and_lengths(tmp_path: Path) -> None:
     first, second = read_rows(path)
     assert (first.step_s, first.context) == (0.01, 600)
     assert second.step_s == 0.008
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "told"),
+    [
+        ("150", "furlong", "unit is 'furlong'; expected one of tok/s, ms/tok"),
+        ("150", "", "unit is ''; expected one of tok/s, ms/tok"),
+        ("", "", "ms_per_step is ''"),
+        ("", "tok/s", "value is ''"),
+    ],
+)
+def test_a_value_without_a_known_unit_names_the_unit(tmp_path: Path, value: str, unit: str, told: str) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(f"model,hardware,weight_fmt,engine,value,unit\nqwen3-8b,RTX 5090,fp8,vLLM,{value},{unit}\n")
+    with pytest.raises(BoundbyError) as raised:
+        read_rows(path)
+    assert raised.value.code == "damaged-rows"
+    assert told in raised.value.message
+
+
+def test_a_message_about_a_row_ends_as_its_language_does(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(HEADER + "a,decode,x,,y,1,bf16,vLLM,1,64,-3,,\n")
+    ends = {}
+    try:
+        for language in ("en", "zh"):
+            choose_language(language)
+            with pytest.raises(BoundbyError) as raised:
+                read_rows(path)
+            ends[language] = raised.value.message[-1]
+    finally:
+        choose_language("en")
+    assert ends == {"en": ".", "zh": "。"}
 
 
 def test_a_row_may_bring_its_own_hardware_and_host(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from boundby.llm.decode import estimate_decode
 from boundby.llm.engines import PARTITIONS, Partition, engine_names
 from boundby.llm.formats import cache_bytes_per_element, weight_format
-from boundby.llm.hardware import find_hardware, hardware_names
+from boundby.llm.hardware import find_hardware, hardware_from_spec, hardware_names
 from boundby.llm.kernels import Work, launches_of, step_kernels
 from boundby.llm.models import find_model, model_names
 from boundby.results.errors import BoundbyError
@@ -157,7 +157,109 @@ def test_a_mixture_of_k_quants_streams_about_as_much_as_its_file() -> None:
     assert found.step.weight_bytes == pytest.approx(4.58 * 2**30 - table, rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["fp12", "", "int4-g3", "99bpw", "q9_9"])
+# GiB of Llama-3-8B as llama.cpp's quantize tool lists them (tools/quantize/quantize.cpp).
+LISTED_GIB = {
+    "q2_k": 2.96,
+    "q3_k_s": 3.41,
+    "q3_k_m": 3.74,
+    "q3_k_l": 4.03,
+    "q4_0": 4.34,
+    "q4_1": 4.78,
+    "q4_k_s": 4.37,
+    "q4_k_m": 4.58,
+    "q5_0": 5.21,
+    "q5_1": 5.65,
+    "q5_k_s": 5.21,
+    "q5_k_m": 5.33,
+    "q6_k": 6.14,
+    "q8_0": 7.96,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "size"),
+    [
+        *(("llama-3.1-8b", weights, gib * 2**30) for weights, gib in LISTED_GIB.items()),
+        # Files as published: TheBloke/Llama-2-7B-GGUF; ggml-org/gpt-oss-20b-GGUF (llama.cpp discussion 15396).
+        ("llama-2-7b", "q4_0", 3.83e9),
+        ("gpt-oss-20b", "gguf-mxfp4", 11.27 * 2**30),
+    ],
+)
+def test_a_model_takes_what_its_file_takes(name: str, weights: str, size: float) -> None:
+    assert estimate_decode(find_model(name), H100, weights=weights).model_bytes == pytest.approx(size, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "weights", ["int4-g128", "int4-column", "nf4", "nf4-single", "4.5bpw", "torchao-int4-g32", "fp8"]
+)
+def test_formats_of_products_alone_leave_the_input_table_in_16_bits(weights: str) -> None:
+    form, model = weight_format(weights), find_model("llama-3.1-8b")
+    found = estimate_decode(model, H100, weights=weights)
+    assert form.table_bits == 16
+    # What is stored beside what a step reads is the table.
+    assert found.model_bytes - found.step.weight_bytes == pytest.approx(2 * model.embedding)
+
+
+@pytest.mark.parametrize("weights", ["q4_k_m", "q2_k", "q8_0"])
+def test_a_tied_table_is_stored_once_in_the_bits_of_the_head(weights: str) -> None:
+    found = estimate_decode(find_model("llama-3.2-1b"), H100, weights=weights)
+    assert found.model_bytes == pytest.approx(found.step.weight_bytes)
+
+
+def test_a_quantised_table_makes_room() -> None:
+    found = estimate_decode(
+        find_model("llama-3.1-8b"), find_hardware("RTX 4060"), weights="q4_k_m", engine="llama.cpp", context=16384
+    )
+    assert found.step.fits is True
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "engine", "bits"),
+    [
+        ("llama-3.1-8b", "mxfp4", None, "16"),
+        ("llama-3.1-8b", "nvfp4-experts", None, "16"),
+        ("llama-3.1-8b", "mxfp4", "llama.cpp", "8.5"),
+        ("gpt-oss-20b", "mxfp4", None, None),
+        ("llama-3.1-8b", "nvfp4", None, None),
+    ],
+)
+def test_a_format_for_experts_says_where_there_are_none(
+    name: str, weights: str, engine: str | None, bits: str | None
+) -> None:
+    found = estimate_decode(find_model(name), H100, weights=weights, engine=engine)
+    told = [note for note in found.notes if "format for experts" in note]
+    assert [f"counted at {bits} bits" in note for note in told] == ([True] if bits else [])
+
+
+def test_what_does_not_fit_is_the_first_note_and_speaks_of_nothing_that_follows() -> None:
+    found = estimate_decode(find_model("llama-3.1-8b"), find_hardware("RTX 4060"), devices=3, context=200_000)
+    assert found.step.fits is False
+    assert found.notes[0].startswith("Weights and cache do not fit")
+    assert not [note for note in found.notes if "follows" in note]
+
+
+@pytest.mark.parametrize(
+    ("name", "context", "told"),
+    [("llama-3.1-8b", 1_000_000, True), ("llama-3.1-8b", 131_072, False), ("gemma-2-2b", 8193, True)],
+)
+def test_a_context_beyond_the_models_own_is_told(name: str, context: int, told: bool) -> None:
+    notes = estimate_decode(find_model(name), H100, context=context).notes
+    assert any("is beyond the" in note for note in notes) is told
+
+
+def test_half_a_device_is_a_die_of_two() -> None:
+    model = find_model("llama-3.1-8b")
+    whole, half = (estimate_decode(model, find_hardware("MI250X"), devices=devices) for devices in (1, 0.5))
+    assert half.step.floor_s == pytest.approx(2 * whole.step.floor_s)
+    with pytest.raises(BoundbyError, match="one device to software") as raised:
+        estimate_decode(model, H100, devices=0.5)
+    assert raised.value.code == "decode-setting"
+    like = hardware_from_spec({"like": "MI250X (2 GCD)", "name": "mine"}, name="mine")
+    unknown = hardware_from_spec({"bandwidth_gb_per_s": 2000}, name="mine")
+    assert all(estimate_decode(model, one, devices=0.5).devices == 0.5 for one in (like, unknown))
+
+
+@pytest.mark.parametrize("name", ["fp12", "", "int4-g3", "99bpw", "q9_9", "int5-column"])
 def test_an_unknown_format_is_one_clear_line(name: str) -> None:
     for read in (weight_format, cache_bytes_per_element):
         with pytest.raises(BoundbyError) as raised:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -43,7 +44,7 @@ def test_what_is_told_is_arithmetic_on_the_parts(compared: list[Compared]) -> No
     assert "a sparse layer are missing" in found["deepseek-v3"]
     row = next(one for one in compared if one.row.id == "292")
     needed = (row.row.step_s - row.expected_s.value + row.all_reduce_s) / row.all_reduces
-    assert f"each would take {needed * 1e6:.2g} us at batch 1" in found["llama-3.1-70b"]
+    assert f"each would take {needed * 1e6:.2g} µs at batch 1" in found["llama-3.1-70b"]
 
 
 def test_a_model_that_meets_all_lacks_nothing(compared: list[Compared]) -> None:
@@ -55,6 +56,18 @@ def test_the_page_tells_them_after_the_farthest(compared: list[Compared]) -> Non
     text = render_validation(compared, [], each=False, width=100, color=False, unicode=True)
     assert text.index("Farthest off") < text.index("What the model lacks")
     assert "deepseek-v3 nvfp4 experts, 8 x B200 (HGX)" in lack_text(lacks(compared)[0])
+
+
+def test_units_are_in_ascii_only_where_the_terminal_is(compared: list[Compared]) -> None:
+    shown, plain = (
+        render_validation(compared, [], each=False, width=100, color=False, unicode=unicode)
+        for unicode in (True, False)
+    )
+    assert re.search(r"\d\s+µs", shown)
+    assert not re.search(r"\d\s+us\b", shown)
+    assert re.search(r"\d\s+us\b", plain)
+    assert plain.isascii()
+    assert re.search(r"gives\s+21\.32\s+tok/s\.", shown)
 
 
 def test_a_users_own_rows_are_explained_too() -> None:

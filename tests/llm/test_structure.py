@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boundby.llm.config import LARGEST_FILE, read_config, structure_from_config
+from boundby.llm.formats import weight_format
 from boundby.llm.models import find_model, model_names
 from boundby.results.errors import BoundbyError
 
@@ -229,6 +230,9 @@ SMALL = {
         {"torch_dtype": "float7"},
         {"dtype": {"a": 1}},
         {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+        {"quantization_config": {"quant_method": "gptq", "bits": 5, "group_size": 128}},
+        {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 0}},
+        {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": False}},
         {"quantization_config": {"quant_method": "unheard-of", "bits": 5}},
         {"quantization_config": 5},
     ],
@@ -248,8 +252,14 @@ def test_weights_in_a_format_that_is_not_known_are_said_to_be(change: dict[str, 
         ({"torch_dtype": "auto"}, None),
         ({"dtype": "torch.float16"}, "fp16"),
         ({"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}, "int4-g128"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": -1}}, "int4-column"),
+        ({"quantization_config": {"quant_method": "fbgemm_fp8"}}, "fp8"),
+        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, "nf4-single"),
+        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}, "llm-int8"),
+        ({"quantization_config": {"load_in_4bit": True, "bnb_4bit_use_double_quant": True}}, "nf4"),
     ],
 )
 def test_a_known_format_or_none_needs_no_note(change: dict[str, Any], form: str | None) -> None:
     found = structure_from_config({**SMALL, **change}, name="mine")
     assert (found.weights_format, found.notes) == (form, ())
+    assert form is None or weight_format(form).name == form

@@ -92,6 +92,42 @@ def test_what_cannot_be_applied_from_outside_is_left_out_though_nothing_is_predi
     assert "batch-x2 is left out: it cannot be applied to this script from outside" in capsys.readouterr().err
 
 
+def test_that_nothing_seems_worth_a_trial_is_said(tried, capsys):
+    trials, _ = tried((predicted("fusion", "do", from_outside=False), predicted("compile", "skip")))
+    assert trials == []
+    assert "no remedy here seems worth a trial; name one, or try them all with --all" in capsys.readouterr().err
+
+
+def test_a_named_remedy_that_is_advice_alone_is_left_out_and_said_to_be(interrupted):
+    ended, shown, told, _ = interrupted(9, signal.SIGINT, ["fusion", "compile"])
+    assert ended == 0
+    assert "boundby: fusion is left out: it cannot be applied to this script from outside\n" in told
+    assert "compile: 1.25x" in shown
+
+
+def test_where_all_that_are_named_are_advice_alone_there_is_one_error(interrupted):
+    ended, shown, told, report = interrupted(9, signal.SIGINT, ["fusion", "sdpa"])
+    assert (ended, shown, report) == (2, "", None)
+    assert told.startswith("boundby: there is nothing to try: fusion, sdpa cannot be applied")
+    assert "[advice-only]\n" in told
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        {"measured": None, "failed": "the script ended by itself: let it run for more steps"},
+        {"measured": measured(1.0), "failed": None, "took_effect": False},
+    ],
+)
+def test_after_a_trial_without_a_result_the_same_one_is_not_named_again(outcome, sample_report):
+    done = after_trial(predicted("compile", "do"), **({"took_effect": None, "effect": ""} | outcome))
+    report = dataclasses.replace(sample_report("overhead"), remedies=(done,))
+    assert try_._next(report, ["train.py", "--epochs", "3"]) == "boundby run -o report.json train.py --epochs 3"
+    assert try_._next(dataclasses.replace(report, interrupted=True), ["train.py"]) is None
+    done = after_trial(done, measured=measured(1.25), failed=None, took_effect=True, effect="")
+    assert try_._next(dataclasses.replace(report, remedies=(done,)), ["train.py"]) is None
+
+
 def test_all_tries_also_what_is_not_worth_it(tried):
     trials, _ = tried(REMEDIES, everything=True)
     assert ["compile"] in trials
@@ -116,7 +152,7 @@ def test_each_trial_counts_for_how_often_predictions_hold_here(tried):
 def interrupted(sample_report, monkeypatch, tmp_path, capsys):
     """Runs the command with a signal in the trial of that number, 0 before it; gives status, output, errors, file."""
 
-    def run(number: int, which: signal.Signals):
+    def run(number: int, which: signal.Signals, names=("fused-optimizer", "bf16-autocast", "compile")):
         count = 0
 
         def made_up(remedy, target, names, budget_s, what):
@@ -140,7 +176,7 @@ def interrupted(sample_report, monkeypatch, tmp_path, capsys):
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with pytest.raises(SystemExit) as ended:
-                main(["try", "-o", "out.json", "fused-optimizer", "bf16-autocast", "compile", "train.py"])
+                main(["try", "-o", "out.json", *names, "train.py"])
         finally:
             for one, handler in zip((signal.SIGINT, signal.SIGTERM), kept, strict=True):
                 signal.signal(one, handler)

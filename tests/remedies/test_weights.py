@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_rows import FixedProbe, applied, bare_row, evidence_of, filled_report, optimizer
 
+from boundby.capture.facts import FactsSeen
 from boundby.remedies import bf16_weights, int8_weights
 from boundby.remedies.contract import CannotTell, NotApplicable
 from boundby.remedies.probing import TurnsProbe
@@ -37,6 +38,26 @@ def test_products_inside_modules_are_linear_layers(evidence):
     wide, narrow = Product(rows=1, inputs=256, outputs=512), Product(rows=1, inputs=512, outputs=64)
     assert work.products == (wide, wide, wide, narrow)
     assert work.seconds == pytest.approx(0.06)
+
+
+def test_products_of_other_layers_are_none_of_linear_ones(evidence):
+    work = linear_work(evidence(linear_shapes=((512, 256), (10, 10))))
+    assert isinstance(work, LinearWork)
+    assert set(work.products) == {Product(rows=1, inputs=256, outputs=512)}
+    assert isinstance(linear_work(evidence(linear_shapes=((10, 10),))), NotApplicable)
+
+
+def test_the_linear_layers_of_all_outermost_modules_are_seen():
+    seen = FactsSeen()
+    assert seen.facts(inference=True).linear_shapes is None
+    for module in (torch.nn.GRU(4, 8), torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())):
+        seen.module(module)
+        seen.module(module)
+    assert seen.facts(inference=True).linear_shapes == ((3, 4),)
+    kept = [torch.nn.ReLU() for _ in range(20)]
+    for module in kept:
+        seen.module(module)
+    assert seen.facts(inference=True).linear_shapes is None
 
 
 @BOTH
@@ -156,4 +177,4 @@ def test_applied_linear_layers_compute_in_int8_and_keep_their_weights():
     assert found["trained"] == "torch.float32"
     # Two layers in two calls, and all of the other module's.
     assert found["seen"] == {"linear layer in int8": 7}
-    assert "ReLU has no linear layers with fp32 weights" in found["refused"]
+    assert "ReLU has no linear layer with 4,096 fp32 weights or more" in found["refused"]

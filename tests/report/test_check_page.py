@@ -91,6 +91,17 @@ def test_the_command_to_copy_stays_in_one_line() -> None:
     )
 
 
+def test_up_to_three_places_to_mend_are_named() -> None:
+    def told(count: int) -> str:
+        lines = [line(number=number) for number in range(7, 7 + count)]
+        check = check_of(grown("ops", 10, 12, *lines))
+        text = render_check(check, width=80, color=False, unicode=True, update_command="boundby check")
+        return next(one for one in text.splitlines() if one.startswith("Next"))
+
+    assert told(2) == "Next     mend train.py:7, train.py:8, and check again"
+    assert told(5) == "Next     mend train.py:7, train.py:8, train.py:9 and 2 more, and check again"
+
+
 def test_what_grew_is_told_with_its_line_and_ops() -> None:
     text = shown(check_of(grown("ops", 10, 12, line()), grown("launches", 4, 5, line())))
     assert re.search(r"ops +12 +was 10: \+2 \(20%\)", text)

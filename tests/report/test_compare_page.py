@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from boundby.bound.compare import compare_reports
 from boundby.bound.compare_machines import compare_machines
 from boundby.report.compare_page import render_comparison
-from boundby.results.comparison import Comparison
+from boundby.results.comparison import Comparison, ReportComparison
 from boundby.results.machine import Ceiling, Machine
 from boundby.results.report import Report
 
@@ -65,6 +65,17 @@ def test_what_changed_is_told() -> None:
     assert "net.py:7 return x * scale + shift not there, then 610 ms" in told
     assert "1 thread and 2" in told
     assert "[settings-differ]" in told
+
+
+def test_shares_that_cannot_be_told_apart_are_said_to_be() -> None:
+    report = sample_reports.overhead_bound()
+    found = compared(report, report)
+    assert isinstance(found, ReportComparison)
+    assert "no difference" in shown(found)
+    unclear = replace(found, split=tuple(replace(one, unclear=True) for one in found.split))
+    assert "cannot tell" in shown(unclear)
+    assert "no difference" not in shown(unclear)
+    assert shown(unclear, 40).count("?") == shown(found, 40).count("?") + shown(found).count("no difference")
 
 
 def test_what_is_refused_is_told() -> None:

@@ -114,6 +114,7 @@ def test_sentences_and_lists_are_put_together_as_chinese_is() -> None:
     assert sentence("已测量") == "已测量。"
     assert sentence("已测量。") == "已测量。"
     assert followed("一。", "", "二。") == "一。二。"
+    assert followed("English, from another run.", "It stays apart.", "二。").count(". ") == 2
     assert listed(["一", "二", "三"]) == f"一{COMMA}二{COMMA}三"
     finding = Finding(code="busy", message="机器繁忙", advice="请重试。")
     assert finding_text(finding, unicode=True).plain == "机器繁忙。请重试。 [busy]"

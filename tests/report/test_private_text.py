@@ -50,8 +50,8 @@ def secretive() -> Report:
         timeline=(TimelineSpan(phase="forward", module=f"{SECRET}.0", start_s=0.0, time_s=1e-3, op_s=1e-3, ops=1),),
         remedies=(
             Remedy(
-                name="fused-optimizer",
-                title="fused optimizer kernels",
+                name="fusion",
+                title="elementwise chains as one kernel each",
                 predicted=Predicted(speedup=1.2, low=1.1, high=1.3, reason=SECRET, change=f"pass it to {SECRET}"),
                 why=SECRET,
                 failed=f"{SECRET}Error: {PATH}",
@@ -110,6 +110,14 @@ def test_any_report_can_be_read_again(name: str) -> None:
     private = without_private_text(ALL[name]())
     assert decode_report(encode(private), name="it") == private
     assert without_private_text(private).ops == private.ops
+
+
+def test_reasons_that_hold_numbers_alone_stay() -> None:
+    predicted = Predicted(speedup=1.2, low=1.1, high=1.3, reason="36 page faults a step", change=f"mend {SECRET}")
+    report = replace(secretive(), remedies=(Remedy(name="allocator", predicted=predicted, why=SECRET),))
+    (told,) = without_private_text(report).remedies
+    assert told.predicted == replace(predicted, change="")
+    assert told.why == ""
 
 
 def test_the_file_of_another_machine_is_not_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 import sample_reports
 
 from boundby.report.markdown import render_markdown
@@ -12,6 +13,7 @@ from boundby.report.remedies_text import past_trials_sentence, render_remedies
 from boundby.report.remedy_words import times, trials_sentence
 from boundby.report.report_document import report_document
 from boundby.report.terminal import render_report
+from boundby.results.language import tr
 from boundby.results.remedy import Measured, Numerics, PastTrials, Predicted, Remedy
 
 PREDICTED = Predicted(speedup=1.3, low=1.2, high=1.4, reason="stepping is slow", change="pass fused=True")
@@ -75,9 +77,18 @@ def test_a_change_that_did_not_take_place_says_why_and_is_not_to_be_made():
 def test_an_interval_that_says_nothing_is_told_without_a_figure_and_in_plain_digits():
     wild = dataclasses.replace(MEASURED, speedup=0.0404, low=8.27e-05, high=19.8)
     shown = text(fused(measured=wild, held=None, advice="unknown"))
-    assert "measured, but unclear (<0.01-19.8x)" in shown
+    assert "unclear fused-optimizer: no result: the turns were too unsteady; " in shown
     assert "0.0404" not in shown
-    assert "e-" not in times(wild)
+    assert "19.8" not in shown
+    assert times(wild) == "no result"
+    assert trials_sentence([fused(measured=wild, advice="unknown")]) == "The trial gave no result."
+    report = dataclasses.replace(sample_reports.memory_bound(), remedies=(fused(measured=wild, advice="unknown"),))
+    page = report_document(report)
+    assert "no result: the turns were too unsteady" in render_markdown(page)
+    assert "19.8" not in str(page)
+    wide = dataclasses.replace(MEASURED, speedup=0.9, low=0.4, high=2.0)
+    assert "measured, but unclear (0.400-2.00x)" in text(fused(measured=wide, held=None, advice="unknown"))
+    assert times(dataclasses.replace(wild, low=1.1)) == "unclear (1.10-19.8x)"
     assert times(dataclasses.replace(MEASURED, speedup=1234.0, low=1200.0, high=1300.0)) == "1,234x (1,200-1,300)"
 
 
@@ -90,6 +101,25 @@ def test_a_trial_beside_other_load_says_so():
 def test_however_much_memory_is_told_in_plain_digits():
     more = dataclasses.replace(MEASURED, base_peak_bytes=1 << 20, peak_bytes=1234 << 20)
     assert "peak memory 1,200 times as much" in text(fused(measured=more))
+
+
+def test_what_has_no_reason_is_told_without_a_gap():
+    bare = dataclasses.replace(PREDICTED, reason="", change="")
+    assert "do compile: 1.30x (1.20-1.40). do:" in text(Remedy(name="compile", predicted=bare, advice="do"))
+
+
+@pytest.mark.parametrize("name", ["en", "zh"])
+def test_every_mark_has_a_blank_behind_it(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("boundby.results.language._chosen", name)
+    marked = {
+        "no change": fused(took_effect=False, advice="unknown"),
+        "failed": Remedy(name="fused-optimizer", failed="no compiler"),
+        "do": fused(),
+        "skip": fused(advice="skip"),
+        "unclear": fused(advice="unknown"),
+    }
+    for mark, remedy in marked.items():
+        assert f"{tr(mark)} fused-optimizer" in text(remedy), mark
 
 
 def test_a_failed_trial_says_why():

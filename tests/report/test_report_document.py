@@ -197,8 +197,9 @@ def test_the_timeline_has_a_bar_for_each_stretch_in_the_row_of_its_phase() -> No
         ("backward", 0.0015, 0.002),
     ]
     assert "timeline" not in charts(report_document(overhead_bound()))
-    note = text_of(report_document(replace(input_bound(), timeline=SPANS)))
-    assert "Waiting for a DataLoader is not on it." in note
+    assert chart.summary.startswith("A step of 3.50 ms as it was watched: ")
+    waiting = charts(report_document(replace(input_bound(), timeline=SPANS)))["timeline"]
+    assert "3.50 ms beside its wait for a DataLoader, which is not drawn: " in waiting.summary
 
 
 def test_code_stands_beside_its_line_where_the_file_is_there_unchanged(tmp_path: Path) -> None:

@@ -219,6 +219,9 @@ def test_ops_modelled_by_their_bytes_alone_are_named() -> None:
     assert "argmin (1 call), " in text
     assert "cumsum (2 calls). What of their 25% of the step is beyond that" in text
     assert "sort" not in text, "what takes next to nothing changes nothing"
+    untold = replace(report, partly_modelled=(Unmodelled(name="aten.cumsum", calls=2, share=None),))
+    text = " ".join(shown(untold).split())
+    assert "cumsum (2 calls). What they take beyond that is unexplained; how much of the step that is," in text
 
 
 def test_page_faults_are_told_with_their_cost() -> None:

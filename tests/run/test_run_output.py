@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,6 +162,17 @@ def test_nothing_to_explain(runner: Runner, script: str, code: str) -> None:
     assert "Traceback" not in pair.watched.stderr
     assert pair.watched.status == 1
     assert pair.watched.report is None
+
+
+def test_an_interrupt_while_torch_is_imported_is_called_one(tmp_path: Path) -> None:
+    script = tmp_path / "early.py"
+    script.write_text("import signal\nsignal.raise_signal(signal.SIGINT)\nimport torch\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "boundby", "run", str(script)], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == -signal.SIGINT
+    told = f"boundby: {script} did not import torch before the script was interrupted [no-torch-work]"
+    assert done.stderr.splitlines()[-1] == told
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,21 @@ def test_a_band_of_its_own_takes_the_place_of_the_digits():
     assert (two.speedup.low, two.speedup.value, two.speedup.high) == (1.5, 1.8, 1.9)
 
 
+@pytest.mark.parametrize(("low", "high"), [("7", "8"), ("4", "5"), ("7", ""), ("", "5"), ("8", "4")])
+def test_a_band_that_does_not_hold_its_value_is_refused_by_its_row(low, high):
+    text = f"threads,time_s,low,high\n1,10,9,11\n2,6,{low},{high}\n"
+    with pytest.raises(BoundbyError, match=r"z\.csv, row 2: 6 is not within its band") as raised:
+        read_rows(text.encode(), name="z.csv")
+    assert raised.value.code == "bad-speedups"
+
+
+@pytest.mark.parametrize("schema", ["boundby.lab", "boundby.report", "other"])
+def test_another_file_is_told_what_it_is(schema):
+    with pytest.raises(BoundbyError, match=rf"f\.json has the schema '{schema}', and holds no speed-ups") as raised:
+        read_rows(f'{{"schema": "{schema}", "version": 1}}'.encode(), name="f.json")
+    assert raised.value.code == "unknown-schema"
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -118,8 +118,13 @@ def test_a_function_is_timed_at_each_count(capsys):
         (["--measured", ""], "bad-speedups"),
         (["--measured", "nothing"], "bad-speedups"),
         (["--measured", "no.csv"], "no-such-file"),
+        (["--measured", "no/1:2.csv"], "no-such-file"),
+        (["--measured", "1e300:5,2:1.8"], "bad-speedups"),
+        (["--measured", "a:5,2:1.8"], "bad-speedups"),
+        (["--measured", ",".join(f"{count}:x" for count in range(1, 200))], "bad-speedups"),
         (["--threads", "0", "functions.py"], "bad-workers"),
         (["--threads", "100000", "functions.py"], "bad-threads"),
+        (["--threads", "2", "2fast.py:make"], "no-such-target"),
         (["--threads", "2", "no.py"], "no-such-script"),
         (["--threads", "2", "functions.py:number"], "bad-target"),
         (["--threads", "2", "functions.py:none"], "no-such-target"),
@@ -132,7 +137,9 @@ def test_a_mistake_is_one_clear_line(words, code, capsys):
     assert len(lines) == 1
 
 
-@pytest.mark.parametrize("words", [[], ["--serial", "0.1", "--measured", "2:1"], ["--threads", "2", "--serial", "0.1"]])
+@pytest.mark.parametrize("words", [
+    [], ["--serial", "0.1", "--measured", "2:1"], ["--threads", "2", "--serial", "0.1"], ["1:1,2:1.8"],
+])  # fmt: skip
 def test_what_cannot_go_together_is_a_usage_error(words):
     assert run(*words) == 2
 

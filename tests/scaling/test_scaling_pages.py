@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from boundby.report.chart import Chart
 from boundby.report.document import Table
 from boundby.report.scaling_document import scaling_document
 from boundby.report.scaling_page import plot_lines, render_scaling
-from boundby.report.scaling_words import number, sentence, times
+from boundby.report.scaling_words import no_loss, number, sentence, share_text, times
 from boundby.results.errors import BoundbyError
 from boundby.results.interval import interval
 from boundby.results.scaling import Scaling, decode_scaling, encode_scaling
@@ -67,6 +68,28 @@ def test_the_sentence_goes_by_the_law_that_fits():
     assert "By Amdahl's law 8 threads would be" in sentence(RESULTS["threads"])
     assert "make it slower" in sentence(RESULTS["slower"])
     assert sentence(Scaling(origin="laws", laws=law_values((0.01,), (8,)))).endswith("more than 100x as fast.")
+
+
+def test_a_share_of_none_is_no_loss_and_has_no_limit():
+    for pairs in (
+        "1:1,2:2,4:4",
+        "1:1,2:2.00001,4:3.99999",
+        "1:1.00,2:1.99,4:3.99,8:8.01",
+        "1:1.00,2:2.10,4:4.20,8:8.40",
+        "2:2.1",
+    ):
+        text = " ".join(render_scaling(of(pairs), width=100, color=False, unicode=True).split())
+        assert "no loss seen" in text
+        assert "no limit seen" in text
+        assert "no number of them more than" not in text
+        assert "0.0%" not in text
+        assert "at most 0%" not in text
+    assert "no number of them more than 10x" in sentence(of("1:1,2:1.8,4:3.1"))
+    assert share_text(-0.0) == "0%"
+    # A share of 0.04% is four fifths of the time on 10,000 workers, even where it may be 0.
+    law = of("1:1,2:2.0,10000:2000").amdahl
+    assert law is not None
+    assert not no_loss(replace(law, serial_share=replace(law.serial_share, low=0.0)))
 
 
 def test_bars_of_the_plot_are_as_long_as_their_values():

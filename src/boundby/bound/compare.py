@@ -7,6 +7,7 @@ only where that is asked for.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterator
 
 from boundby.bound.ceilings import FASTEST_CHANGE
@@ -36,7 +37,8 @@ BETWEEN_RUNS = 0.06
 PROBES_MOVED = 1.1
 # A difference is unexplained where more than this share of it is.
 MOSTLY = 2 / 3
-# "No difference" says little where only ones above this would have been told.
+# "No difference" says little where only ones above this would have been told, and nothing of shares that lie so far
+# apart.
 WIDE = 0.25
 # Runs of which not even twice the time could be told apart are not worth comparing.
 UNTOLD = 1.0
@@ -244,12 +246,14 @@ def _unmodelled(counts: Counts) -> int | None:
 
 def _compare_splits(a: Report, b: Report, time: TimeChange | None) -> tuple[ShareChange, ...]:
     told_apart = BETWEEN_RUNS if time is None or time.noise is None else time.noise.told_apart
+    comparable = told_apart <= UNTOLD
     changes = []
     for name in SHARES:
         of_a, of_b = getattr(a.split, name), getattr(b.split, name)
         against = _against_work(name, a, b)
         # Where the counts say the opposite, the shift has to show in the seconds too, beyond all doubt of theirs.
-        differs = _are_apart(of_a, of_b) and (against is None or _seconds_are_apart(name, a, b, told_apart))
+        apart = _are_apart(of_a, of_b) and (against is None or _seconds_are_apart(name, a, b, told_apart))
+        differs = apart and comparable
         changes.append(
             ShareChange(
                 name=name,
@@ -259,6 +263,7 @@ def _compare_splits(a: Report, b: Report, time: TimeChange | None) -> tuple[Shar
                 b_s=of_b.value * b.step.time_s.median,
                 differs=differs,
                 against=against if differs else None,
+                unclear=not differs and (not comparable or abs(of_a.value - of_b.value) > WIDE),
             )
         )
     return tuple(changes)
@@ -417,6 +422,17 @@ def _findings(
                 ),
                 advice=tr("Run both again, one after the other, when nothing else is busy."),
             )
+        elif time is not None and time.differs and (found := _DISTURBED & {one.code for one in report.findings}):
+            yield Finding(
+                code="disturbed-side",
+                message=tr(
+                    "other load was seen during the run of {name} ({codes}): what lasted through all of it is no part "
+                    "of the interval",
+                    name=side.name,
+                    codes=", ".join(sorted(found)),
+                ),
+                advice=tr("Run both again, one after the other, when nothing else is busy."),
+            )
     if time is not None and same is True and _is_unexplained(a, b, time):
         yield Finding(
             code="difference-unexplained",
@@ -476,8 +492,21 @@ def _settings(a: Report, b: Report) -> Iterator[str]:
         yield tr("torch {a} and {b}", a=here.torch or unknown, b=there.torch or unknown)
     if here.python != there.python:
         yield tr("Python {a} and {b}", a=here.python, b=there.python)
+    words_a, words_b = _script_words(a.tool.command), _script_words(b.tool.command)
+    if words_a and words_b and words_a[0] == words_b[0] and words_a != words_b:
+        yield tr("arguments {a} and {b}", a=_quoted(words_a[1:]), b=_quoted(words_b[1:]))
     if (a.step.kind, a.step.name, a.step.events_per_step) != (b.step.kind, b.step.name, b.step.events_per_step):
         yield tr("the step is {a} and {b}", a=_step(a), b=_step(b))
+
+
+def _script_words(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The script and its arguments, from the first word of a command that is a Python file."""
+    place = next((place for place, word in enumerate(command) if place and word.endswith(".py")), len(command))
+    return command[place:]
+
+
+def _quoted(words: tuple[str, ...]) -> str:
+    return shlex.join(words) if words else tr("none")
 
 
 def _step(report: Report) -> str:

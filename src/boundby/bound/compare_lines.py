@@ -11,7 +11,7 @@ from typing import Literal
 
 from boundby.results.comparison import CountChange, GroupChange, LineChange
 from boundby.results.counts import GroupCounts
-from boundby.results.report import FARTHEST_OFF, LineRow, Report
+from boundby.results.report import LEAST_SEEN, MOST_SEEN, LineRow, Report
 
 # A line's time comes from a few watched steps: it is known about so many times less well than the step's.
 LINE_DOUBT = 2.0
@@ -59,7 +59,7 @@ def pair_places(a: Sequence[Place], b: Sequence[Place]) -> list[tuple[int | None
 def compare_lines(a: Report, b: Report, *, told_apart: float | None) -> tuple[LineChange, ...] | None:
     """Lines whose time changed by more than it is doubted, and by more than a hundredth of the step.
 
-    The less the watched steps are like the bare ones, the more it is doubted; beyond a factor of two no
+    The less the watched steps are like the bare ones, the more it is doubted; too far from them no
     line is compared, and the result is None.
 
     Args:
@@ -105,7 +105,7 @@ def _unlike(a: Report, b: Report) -> float | None:
     for report in (a, b):
         known = report.reconciliation
         covered = sum(row.share for row in report.lines) + report.overhead_parts.host + report.split.input.value
-        if known is None or not 1 / FARTHEST_OFF <= known.value <= FARTHEST_OFF or covered < 1 / FARTHEST_OFF:
+        if known is None or not LEAST_SEEN <= known.value <= MOST_SEEN or covered < LEAST_SEEN:
             return None
         total += abs(math.log(known.value)) - math.log(min(1.0, covered))
     return total

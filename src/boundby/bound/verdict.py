@@ -149,7 +149,7 @@ def _sentence(
             **values,
         )
     share = format_percent(by_bound[bound].value)
-    reason = _reason(bound, division, counts, here=model is None)
+    reason = _reason(trace, bound, division, counts, here=model is None)
     what = _what(bound)
     if model is not None:
         claim = (
@@ -226,7 +226,7 @@ def _unknown(trace: Trace, division: Division, this: str, time: str, *, disturbe
     return tr("{told}, and other load disturbed the run.", told=told) if disturbed else tr("{told}.", told=told)
 
 
-def _reason(bound: Bound, division: Division, counts: Counts, *, here: bool) -> str:
+def _reason(trace: Trace, bound: Bound, division: Division, counts: Counts, *, here: bool) -> str:
     split, parts = division.split, division.parts
     left = division.time_s.median * (1 - shares(split)[bound].value)
     rest = tr("without it the step would take about {time}", time=format_time(left, digits=2))
@@ -247,6 +247,12 @@ def _reason(bound: Bound, division: Division, counts: Counts, *, here: bool) -> 
         moved = format_size(counts.bytes_read + counts.bytes_written)
         return tr("goes to moving {size} through memory; {rest}", size=moved, rest=rest)
     if bound == "input":
+        if trace.host_input_s > split.input.value * division.time_s.median / 2:
+            return tr(
+                "passes between steps with no op running: the script makes its next batch there, or waits for "
+                "something; {rest}",
+                rest=rest,
+            )
         return tr("is spent waiting for the next batch; {rest}", rest=rest)
     kind = (
         tr("matrix products")

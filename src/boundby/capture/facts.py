@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,9 @@ class FactsSeen:
         self._grad: bool | None = None
         self._module_dtypes: tuple[str, ...] = ()
         self._forward: tuple[str | None, int | None] = (None, None)
+        self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._modules_seen = 0
+        self._linear_shapes: set[tuple[int, ...]] = set()
 
     def optimizer(self, optimizer: Any) -> None:
         """An optimizer is about to step, so that its parameters have their gradients."""
@@ -61,6 +65,11 @@ class FactsSeen:
 
     def module(self, module: Any) -> None:
         """An outermost module is about to be called."""
+        if self._modules_seen <= MOST_OBJECTS and module not in self._modules:
+            self._modules.add(module)
+            self._modules_seen += 1
+            linear = (one for one in module.modules() if isinstance(one, torch.nn.Linear))
+            self._linear_shapes.update(tuple(one.weight.shape) for one in linear)
         if self._grad is None:
             parameters = list(module.parameters())
             self._grad = torch.is_grad_enabled() and any(one.requires_grad for one in parameters)
@@ -76,6 +85,8 @@ class FactsSeen:
             parameter_dtypes=tuple(sorted(trained)) or self._module_dtypes,
             forward_path=self._forward[0],
             forward_line=self._forward[1],
+            # With more modules than were looked at, any layer may be linear.
+            linear_shapes=tuple(sorted(self._linear_shapes)) if 0 < self._modules_seen <= MOST_OBJECTS else None,
             loaders=tuple(dict.fromkeys(self._loaders.values())),
             grad_in_inference=self._grad if inference else None,
             **self._settings,

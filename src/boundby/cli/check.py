@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from boundby.results.report import Report
 
 FORMATS = (".json", ".html", ".md")
+_NO_BASELINE = frozenset({"damaged-file", "unknown-schema"})
 _NOTED_FINDINGS = ("steps-vary", "irregular-steps", "script-failed")
 
 
@@ -174,7 +175,19 @@ def _read_baseline(path: Path, update: bool) -> Baseline | None:
             tr("There is no baseline {path} yet.", path=path),
             tr("Write it with --update, and commit it."),
         )
-    return decode_baseline(read_file(path), name=str(path))
+    data = read_file(path)
+    try:
+        return decode_baseline(data, name=str(path))
+    except BoundbyError as error:
+        if error.code not in _NO_BASELINE:
+            raise
+        # It may be something else of the user's, so `--update` leaves it as it is.
+        raise BoundbyError(
+            error.code,
+            error.message,
+            tr("Remove {path}, or name another file, and write the baseline with --update.", path=path),
+            status=error.status,
+        ) from None
 
 
 def _check_target(kept: Baseline | None, target: str, path: Path | None) -> None:

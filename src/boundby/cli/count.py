@@ -66,6 +66,7 @@ def count_command(
             tr("Name one function: boundby count -m pkg.module:make, or boundby count FILE.py:make.")
         )
     target = parse_target(module or file or "", is_module=module is not None)
+    named = output
     if output is not None:
         output = output.absolute()
         check_writable(output, force, formats=(".json",))
@@ -78,7 +79,7 @@ def count_command(
         tool=Tool(name="boundby", version=__version__, command=("boundby", *sys.argv[1:])),
         counts=counts,
     )
-    _show(result, target, depth, as_json, output, force)
+    _show(result, target, depth, as_json, output, force, named)
 
 
 def _counted(target: FactoryTarget, *, backward: bool, fake: bool) -> CallCounts:
@@ -124,7 +125,13 @@ def user_code(run: Callable[[], _Value]) -> _Value:
 
 
 def _show(
-    file: CountFile, target: FactoryTarget, depth: int | None, as_json: bool, output: Path | None, force: bool
+    file: CountFile,
+    target: FactoryTarget,
+    depth: int | None,
+    as_json: bool,
+    output: Path | None,
+    force: bool,
+    named: Path | None,
 ) -> None:
     from boundby.report.count_table import render_counts
     from boundby.results.count_file import encode_counts
@@ -144,19 +151,19 @@ def _show(
         color=display.color,
         unicode=display.unicode,
         depth=depth,
-        next_command=_next_command(file, target, written=output is not None),
+        next_command=_next_command(file, target, written=named),
     )
     print_text(text)
 
 
-def _next_command(file: CountFile, target: FactoryTarget, *, written: bool) -> str:
-    """The whole training step where only forward was counted; else a file that keeps the counts; else the time."""
+def _next_command(file: CountFile, target: FactoryTarget, *, written: Path | None) -> str:
+    """The whole training step where only forward was counted; else a file that keeps the counts, or shows them."""
     options = ["--fake"] if file.fake else []
     trained = any(one.name == "backward" for one in file.counts.by_phase)
     if not trained and file.counts.saved_bytes:
         options += ["--backward"]
-    elif written:
-        return "boundby run SCRIPT"
+    elif written is not None:
+        return shlex.join(["boundby", "show", str(written)])
     else:
         options += [*(["--backward"] if file.backward else []), "-o", "counts.json"]
     named = ["-m", str(target)] if target.is_module else [str(target)]

@@ -12,8 +12,9 @@ from typing import NoReturn
 
 from boundby.capture.schedule import Limits
 from boundby.capture.script import run_target, split_command
+from boundby.cli.main import write_error
 from boundby.cli.run import check_seen
-from boundby.results.errors import BoundbyError
+from boundby.results.errors import EXIT_DONE, BoundbyError
 from boundby.results.language import choose_language
 
 # One step is counted, and always the same one however fast the machine is: where batches differ in length, the counts
@@ -46,7 +47,9 @@ def main() -> NoReturn:
     try:
         check_seen(session, trace, target, outcome)
     except BoundbyError as error:
-        sys.exit(f"boundby: {error}")
+        if outcome.status == EXIT_DONE:
+            write_error(error)
+        sys.exit(outcome.status or error.status)
     assert trace is not None
     machine = Machine(description=describe_machine(threads=trace.threads), ceilings=())
     write_new(Path(place), encode(explain_trace(trace, machine)), force=True)

@@ -66,6 +66,7 @@ def lab_command(
     display = detect_display(sys.stdout)
     paper = Paper(width=display.width, color=display.color, unicode=display.unicode)
     if name is None:
+        _check_alone(numbers, quick, device, launch_us, output, force)
         print_text(_listing(paper))
         return
     from boundby.labs.lab import Settings, chosen_entries, lab_device, lab_named, run_demonstrations
@@ -74,8 +75,8 @@ def lab_command(
     lab = lab_named(name)
     chosen_entries(lab, numbers)
     costs, measured = parse_launch_costs(launch_us)
-    if launch_us is not None and lab.name != "launch":
-        raise click.UsageError(tr("--launch-us is an option of lab launch."))
+    if launch_us is not None:
+        _check_launch_costs(lab, numbers)
     if output is not None:
         output = output.absolute()
         check_output(output, force=force, formats=FORMATS)
@@ -95,6 +96,54 @@ def lab_command(
     if output is not None:
         _write(output, force, lab, settings, machine, threads, done, told=told, smaller=smaller)
     print_text(_next_command(lab, output))
+
+
+def _check_alone(
+    numbers: tuple[int, ...], quick: bool, device: str | None, launch_us: str | None, output: Path | None, force: bool
+) -> None:
+    """Refuses options of a lab where none is named.
+
+    Raises:
+        click.UsageError: one was given.
+    """
+    given = {
+        "--demo": bool(numbers),
+        "--quick": quick,
+        "--device": device is not None,
+        "--launch-us": launch_us is not None,
+        "-o": output is not None,
+        "--force": force,
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise click.UsageError(
+                tr(
+                    "{option} is an option of a lab that runs, and none is named; `boundby lab` lists them.",
+                    option=option,
+                )
+            )
+
+
+def _check_launch_costs(lab: Lab, numbers: tuple[int, ...]) -> None:
+    """Refuses ``--launch-us`` where no demonstration that is run goes by it.
+
+    Raises:
+        click.UsageError: none does.
+    """
+    from boundby.labs.lab import chosen_entries
+
+    if any(entry.launch_costs for _, entry in chosen_entries(lab, numbers)):
+        return
+    taking = [str(number) for number, entry in chosen_entries(lab, ()) if entry.launch_costs]
+    if not taking:
+        raise click.UsageError(tr("--launch-us is an option of lab launch."))
+    raise click.UsageError(
+        tr(
+            "--launch-us is for demonstration {number} of lab {lab}, which --demo leaves out.",
+            number=tr(", ").join(taking),
+            lab=lab.name,
+        )
+    )
 
 
 def parse_launch_costs(text: str | None) -> tuple[tuple[float, ...], bool]:

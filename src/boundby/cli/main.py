@@ -185,7 +185,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         status = _invoke(arguments)
         _flush_output()
     except BoundbyError as error:
-        _tell(error)
+        write_error(error)
         status = error.status
     except click.exceptions.Exit as ended:
         status = ended.exit_code
@@ -195,6 +195,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except click.Abort:
         status = EXIT_ERROR
     except KeyboardInterrupt:
+        write_error(BoundbyError("interrupted", tr("interrupted before the end; there is no result")))
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
         # The interpreter flushes stdout once more as it ends, which would complain about the same pipe.
@@ -204,7 +205,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         if error.errno != errno.ENOSPC:
             raise
         _drop_output()
-        _tell(
+        write_error(
             BoundbyError(
                 "output-unwritable",
                 tr("standard output cannot be written: {why}", why=error.strerror),
@@ -230,7 +231,7 @@ def _invoke(arguments: list[str]) -> int:
     return result if isinstance(result, int) else EXIT_DONE
 
 
-def _tell(error: BoundbyError) -> None:
+def write_error(error: BoundbyError) -> None:
     """One line that says what happened and one with advice, whatever the file names in them hold."""
     from boundby.report.safe_text import clean
 

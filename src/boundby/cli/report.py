@@ -12,6 +12,7 @@ from boundby.cli.report_files import check_confidential, check_shown, confidenti
 from boundby.report.page_files import PAGE_FORMATS, check_output, encoded_page
 from boundby.results.errors import BoundbyError
 from boundby.results.files import decode_header, write_new
+from boundby.results.lab import in_language
 from boundby.results.language import tr
 
 if TYPE_CHECKING:
@@ -42,10 +43,16 @@ def report_command(file: Path, output: Path | None, force: bool, opened: bool, c
     standard input.
     """
     name, data = read_saved(file)
-    page = output or _page_beside(file)
-    check_output(page, force=force, formats=PAGE_FORMATS)
+    if output is not None:
+        check_output(output, force=force, formats=PAGE_FORMATS)
+    # What the file is comes before the name that is made of its own.
     document = _document(data, name, confidential=confidential)
-    write_new(page, encoded_page(document, page), force)
+    page = output or _page_beside(file)
+    if output is None:
+        check_output(page, force=force, formats=PAGE_FORMATS)
+    with in_language(document.language):
+        encoded = encoded_page(document, page)
+    write_new(page, encoded, force)
     click.echo(tr("Wrote {file}", file=page), err=True)
     if opened:
         _open(page)

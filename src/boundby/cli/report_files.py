@@ -12,11 +12,14 @@ import click
 
 from boundby.cli.options import output_option_for
 from boundby.results.errors import BoundbyError
-from boundby.results.files import read_file
+from boundby.results.files import BYTE_ORDER_MARK, read_file
 from boundby.results.language import tr
 from boundby.results.report import SCHEMA as REPORT_SCHEMA
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# Where a page says that it is one.
+_HEAD_BYTES = 256
 
 report_output_option = output_option_for(" (.json, .html, .md)")
 """`-o FILE` and `--force`, for commands that write a report as data or as a page."""
@@ -35,11 +38,19 @@ def read_saved(file: Path) -> tuple[str, bytes]:
     """What to call a file in errors, and what it holds; ``-`` is standard input.
 
     Raises:
-        BoundbyError: ``no-such-file`` or ``unreadable-file``.
+        BoundbyError: ``no-such-file``, ``unreadable-file``, or ``unknown-schema`` where it is an HTML page.
     """
     if str(file) == "-":
-        return tr("standard input"), sys.stdin.buffer.read()
-    return str(file), read_file(file)
+        name, data = tr("standard input"), sys.stdin.buffer.read()
+    else:
+        name, data = str(file), read_file(file)
+    if data[:_HEAD_BYTES].removeprefix(BYTE_ORDER_MARK).lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        raise BoundbyError(
+            "unknown-schema",
+            tr("{name} is a page already, and not the data that a page is made of.", name=name),
+            tr("Open it in a browser, or give the .json file that `-o` of a command wrote."),
+        )
+    return name, data
 
 
 def check_confidential(confidential: bool, schema: object, name: str) -> None:
@@ -87,7 +98,12 @@ def check_shown(schema: object, name: str, shown: Sequence[str], *, otherwise: S
         )
         advice = tr("Hold a step against it: {command}.", command="boundby check --baseline FILE SCRIPT")
     elif schema == "boundby.validation":
-        advice = tr("Make it again: {command}.", command="boundby validate")
+        told = tr(
+            "{name} is what `boundby validate --json` wrote: measurements beside what was expected of them, for other "
+            "programs to read.",
+            name=name,
+        )
+        advice = tr("The same on the terminal: {command}; with --each, every row.", command="boundby validate")
     else:
         advice = tr("Give a file that `boundby run -o FILE.json` or another command of boundby's wrote.")
     raise BoundbyError("unknown-schema", told, advice)

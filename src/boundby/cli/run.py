@@ -387,6 +387,8 @@ def check_seen(session: Session, trace: Trace | None, target: Target, outcome: O
     def seen_only(what: str) -> str:
         if outcome.status == EXIT_DONE:
             return what
+        if outcome.status == -signal.SIGINT:
+            return tr("{what} before the script was interrupted", what=what)
         return tr("{what} before the script ended with status {status}", what=what, status=str(abs(outcome.status)))
 
     if not session.torch_seen:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -17,6 +19,15 @@ if TYPE_CHECKING:
     from boundby.results.report import Report
 
 _SHOWN_LINES = 20
+_OWN = "boundby: "
+_OWN_ERROR = re.compile(rf"{_OWN}(?P<message>.+) \[(?P<code>[a-z0-9-]+)\]")
+
+
+class _Said(NamedTuple):
+    """An error as its line told it."""
+
+    code: str
+    message: str
 
 
 def run_aside(target: Target, *, measured: bool) -> tuple[subprocess.CompletedProcess[str], bytes | None]:
@@ -55,12 +66,15 @@ def explain_aside(target: Target, *, measured: bool) -> Report:
     """The report of a target that is run as ``run_aside`` does, with the same arguments.
 
     Raises:
-        BoundbyError: ``script-not-explained`` where it gave no report or failed; its last lines go to stderr.
+        BoundbyError: what boundby itself said where the script ended but could not be explained, as ``too-few-steps``;
+            ``script-not-explained`` where it failed, and its last lines go to stderr.
     """
     from boundby.results.files import decode_report
 
     done, report = run_aside(target, measured=measured)
     if done.returncode != 0 or report is None:
+        if own := own_error(done.stderr):
+            raise own
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         for line in lines[-_SHOWN_LINES:]:
             click.echo(line, err=True)
@@ -70,6 +84,17 @@ def explain_aside(target: Target, *, measured: bool) -> Report:
             tr("See what `boundby run` says of it."),
         )
     return decode_report(report, name=tr("the report"))
+
+
+def own_error(errors: str) -> BoundbyError | None:
+    """The last error of boundby's own in what a command of it wrote to standard error; None where there is none."""
+    found, lines = None, errors.splitlines()
+    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
+        if told := _OWN_ERROR.fullmatch(line.strip()):
+            advice = following.strip().removeprefix(_OWN) if following.startswith(_OWN) else ""
+            said = _Said(**told.groupdict())
+            found = BoundbyError(said.code, said.message, advice or tr("See what `boundby run` says of it."))
+    return found
 
 
 def at_home(report: bytes, root: Path) -> bytes:

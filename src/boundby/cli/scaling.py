@@ -28,6 +28,9 @@ BUDGET_S = 12.0
 # What `--serial` says something of where no numbers are named; None is endless workers.
 _WORKERS: tuple[int | None, ...] = (2, 4, 8, 16, 32, 64, 128, 1024, None)
 _MOST_VALUES = 64
+_PAIR = re.compile(r"\s*[+-]?\d[^/\\:]*:\s*\.?\d")
+# What a file of speed-ups may be called, so that one that is missing is not taken for pairs.
+_FILES = (".csv", ".json", ".txt", ".tsv")
 _ENDLESS = ("inf", "infinity", "endless")
 
 
@@ -92,6 +95,8 @@ def scaling_command(
                 "serial share (--serial 0.01)."
             )
         )
+    if len(words) == 1 and _PAIR.match(words[0]) and not _exists(words[0]):
+        raise click.UsageError(tr("Speed-ups are given with --measured: --measured {pairs}", pairs=words[0]))
     if threads is not None and not measures:
         raise click.UsageError(tr("--threads is for what is measured here; --n names numbers of workers for the laws."))
     if output is not None:
@@ -132,10 +137,8 @@ def _of_given(given: str, counts: tuple[int | None, ...] | None) -> Scaling:
     more = _finite(counts)
     if not given.strip():
         read_pairs(given)
-    if re.match(r"\s*[+-]?\d+\s*:", given) and not Path(given).exists():
+    if _are_pairs(given):
         return scaling_of(given_points(read_pairs(given)), origin="given", more=more)
-    if not Path(given).exists() and not Path(given).suffix:
-        read_pairs(given)  # what was meant for pairs is told what is wrong with them
     advice = tr("Give a CSV or JSON file of some speed-ups.")
     data = read_file(Path(given), most_bytes=MOST_BYTES, advice=advice)
     if f'"{SCHEMA}"'.encode() in data[:200]:
@@ -151,6 +154,23 @@ def _of_given(given: str, counts: tuple[int | None, ...] | None) -> Scaling:
             more=more,
         )
     return scaling_of(given_points(read_rows(data, name=given)), origin="given", target=given, more=more)
+
+
+def _are_pairs(given: str) -> bool:
+    """Whether pairs are meant and no file; what is wrong with them is told where they are read."""
+    if _PAIR.match(given):
+        return not _exists(given)
+    path = Path(given)
+    if path.name != given or _exists(given):
+        return False
+    return not path.suffix or (":" in given and path.suffix.lower() not in _FILES)
+
+
+def _exists(given: str) -> bool:
+    try:
+        return Path(given).exists()
+    except OSError:  # too long for a name
+        return False
 
 
 def _measured(

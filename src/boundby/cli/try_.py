@@ -15,7 +15,7 @@ import click
 from boundby.cli.options import json_option, print_report, working_folder
 from boundby.cli.report_files import confidential_option, report_output_option, show_command_for
 from boundby.cli.run import EMBEDDED_DEFAULT, ScriptCommand
-from boundby.results.errors import EXIT_DONE, EXIT_INTERRUPTED, BoundbyError
+from boundby.results.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, BoundbyError
 from boundby.results.language import tr, trn
 from boundby.results.units import format_time
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Seconds of turns for each remedy; both processes' start comes on top.
 BUDGET_S = 12.0
 MINUTES_FROM_S = 120.0
+_REFUSED = "aside.WriteRefused: "
 
 
 class _Stopped(Exception):
@@ -106,6 +107,7 @@ def try_command(
                 remedy=wanted[0],
             )
         )
+    _check_wanted(wanted)
     own_script = not words and module is None
     target = Target(name=EMBEDDED_DEFAULT, is_module=True) if own_script else split_command(words, module)
     if not target.is_module and not Path(target.name).exists() and not target.name.endswith(".py"):
@@ -137,35 +139,74 @@ def try_command(
     if as_json:
         click.echo(shown_report(report, confidential=confidential).to_json())
     else:
-        print_report(report, stream=sys.stdout, next_command=show_command_for(output))
+        script = [] if own_script else [*(["-m"] if target.is_module else []), target.name, *target.args]
+        print_report(report, stream=sys.stdout, next_command=show_command_for(output) or _next(report, script))
     if status != EXIT_DONE:
         sys.exit(status)
 
 
+def _check_wanted(wanted: Sequence[str]) -> None:
+    """Say which of the remedies that were named are advice alone.
+
+    Raises:
+        BoundbyError: ``advice-only``: all of them are, so that nothing is left to try.
+    """
+    from boundby.remedies.registry import remedy_named
+
+    advice = [name for name in wanted if getattr(remedy_named(name), "ADVICE_ONLY", False)]
+    if advice and len(advice) == len(wanted):
+        raise BoundbyError(
+            "advice-only",
+            tr("there is nothing to try: {names} cannot be applied to a script from outside", names=", ".join(advice)),
+            tr("`boundby run` says what it should do for a script, and what to change."),
+            status=EXIT_USAGE,
+        )
+    for name in advice:
+        _say_left_out(name)
+
+
+def _say_left_out(name: str) -> None:
+    click.echo(tr("boundby: {name} is left out: it cannot be applied to this script from outside", name=name), err=True)
+
+
+def _next(report: Report, script: Sequence[str]) -> str | None:
+    """How to keep what was seen of the script, where no trial gave a result that the same trials would give again."""
+    from boundby.report.next_command import run_command_of
+
+    if report.interrupted or any(one.measured is not None and one.took_effect is not False for one in report.remedies):
+        return None
+    return run_command_of(script, "report.json")
+
+
 def _explained(target: Target) -> Report:
     """The script run and explained in a process of its own, as `boundby run --stop` does."""
-    from boundby.cli.running_aside import run_aside
+    from boundby.cli.running_aside import own_error, run_aside
     from boundby.results.files import decode_report
 
     click.echo(tr("boundby: running the script as it is"), err=True)
     done, report = run_aside(target, measured=True)
     if report is None:
+        refused = _refused_write(done.stderr)
+        if not refused and (own := own_error(done.stderr)):
+            raise own
         raise BoundbyError(
             "script-not-explained",
-            tr("the script gave no report: {why}", why=_why_not(done.stderr, done.returncode)),
+            tr("the script gave no report: {why}", why=refused or _last_line(done.stderr, done.returncode)),
             tr("See what `boundby run` says of it."),
         )
     return decode_report(report, name=tr("the report"))
 
 
-def _why_not(errors: str, status: int) -> str:
-    """What the run said last before it ended: an error of boundby's own, else the script's."""
+def _refused_write(errors: str) -> str:
+    """The write that was refused, which is why fewer steps were seen, whatever was made of it; empty without one."""
+    refused = [line.partition("WriteRefused: ")[2].strip() for line in errors.splitlines() if _REFUSED in line]
+    return refused[-1] if refused else ""
+
+
+def _last_line(errors: str, status: int) -> str:
+    """What the script said last before it ended."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("boundby: ") and line.endswith("]")]
-    # A write that was refused is why fewer steps were seen, whatever was made of it.
-    refused = [line.partition("WriteRefused: ")[2] for line in lines if "aside.WriteRefused: " in line]
-    said = (refused or own or lines)[-1:]
-    return said[0].removeprefix("boundby: ") if said else tr("status {status}", status=status)
+    return lines[-1] if lines else tr("status {status}", status=status)
 
 
 def _with_trials(
@@ -191,16 +232,17 @@ def _with_trials(
     worth_trying = [one.name for one in report.remedies if (everything or is_worth_a_trial(one)) and _from_outside(one)]
     for one in report.remedies:
         if not wanted and is_worth_a_trial(one) and not _from_outside(one):
-            click.echo(
-                tr(
-                    "boundby: {name} is left out: it cannot be applied to this script from outside",
-                    name=one.name,
-                ),
-                err=True,
-            )
+            _say_left_out(one.name)
     chosen = [name for name in wanted or worth_trying if not getattr(remedy_named(name), "ADVICE_ONLY", False)]
     if chosen:
         click.echo(_how_long(len(chosen), report.step.time_s.median, budget_s=budget_s, start_s=start_s), err=True)
+    elif everything:
+        click.echo(tr("boundby: there is no remedy here that can be tried"), err=True)
+    else:
+        click.echo(
+            tr("boundby: no remedy here seems worth a trial; name one, or try them all with {option}", option="--all"),
+            err=True,
+        )
     tried: list[Remedy] = []
     status = None
     try:

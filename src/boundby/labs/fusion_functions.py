@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from boundby.labs.fusion_ways import Found, Measured, Way, measure
 from boundby.labs.lab import Settings, cpu_threads
-from boundby.labs.rows import is_unsteady, noise_notes, times_data
+from boundby.labs.rows import is_unsteady, noise_notes, ratio_band, times_data
 from boundby.labs.sentences import followed_by
 from boundby.report.chart import Axis, Bar, Chart
 from boundby.report.demonstration import LabTable, Line, Shown
@@ -140,6 +140,17 @@ def _times(ratio: float | None) -> str:
 
 def _gained(one: Measured, fused: Way, found: Found) -> str:
     gain, most = one.gain(fused), one.counted.gain
+    if is_unsteady(one.eager.time, fused.time):
+        low, high = ratio_band(one.eager.time, fused.time)
+        return tr(
+            "{name}: one kernel was {gain} times as fast as op by op by the fastest rounds, {low} to {high} turn by "
+            "turn: too unsteady to hold against the {most} that the passes alone allow.",
+            name=one.case.label,
+            gain=_times(gain),
+            low=_times(low),
+            high=_times(high),
+            most=_times(most),
+        )
     told = tr(
         "{name}: one kernel took {fused}, op by op {eager}: {gain} times as fast, where the passes alone allow {most}.",
         name=one.case.label,
@@ -191,13 +202,23 @@ def _binds(fused: Way, found: Found) -> str:
 
 
 def _library(one: Measured, library: Way) -> str:
+    if is_unsteady(one.eager.time, library.time):
+        low, high = ratio_band(one.eager.time, library.time)
+        return tr(
+            "{library}, one kernel written by hand, was {gain} times as fast as op by op by the fastest rounds, {low} "
+            "to {high} turn by turn: too unsteady to say what it gains.",
+            library=library.label,
+            gain=_times(one.gain(library)),
+            low=_times(low),
+            high=_times(high),
+        )
     told = tr(
         "{library}, one kernel written by hand, took {time}: {gain} times as fast as op by op.",
         library=library.label,
         time=format_time(library.time.fastest_s),
         gain=_times(one.gain(library)),
     )
-    if one.fused is None:
+    if one.fused is None or is_unsteady(one.fused.time, library.time):
         return told
     return followed_by(
         told,
@@ -225,6 +246,14 @@ def _compiling(found: Found) -> Iterator[str]:
             continue
         saved_s = one.eager.time.fastest_s - one.fused.time.fastest_s
         cost_s = one.compiled.first_s
+        if is_unsteady(one.eager.time, one.fused.time):
+            yield tr(
+                "{name}: the first call, which compiles, took {time}; what later calls gain is too unsteady to say "
+                "when that is paid back.",
+                name=one.case.label,
+                time=format_time(cost_s, digits=2),
+            )
+            continue
         if saved_s <= 0:
             yield tr(
                 "{name}: the first call, which compiles, took {time}; later calls are no faster for it.",
@@ -273,7 +302,7 @@ def _chart(found: Found) -> Chart:
         title=tr("What fusing gains: predicted by passes, and measured"),
         summary=tr(
             "Times as fast as op by op: {bars}.",
-            bars="; ".join(f"{bar.category} {bar.label}" for bar in bars),
+            bars=tr("; ").join(f"{bar.category} {bar.label}" for bar in bars),
         ),
         x=Axis(name=tr("times as fast as op by op")),
         y=Axis(name=tr("function"), scale="category", categories=tuple(bar.category for bar in bars)),

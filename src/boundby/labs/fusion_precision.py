@@ -10,7 +10,7 @@ import torch
 
 from boundby.api import count, time_calls
 from boundby.labs.lab import Settings, cpu_threads
-from boundby.labs.rows import noise_notes, times_data
+from boundby.labs.rows import is_unsteady, noise_notes, times_data
 from boundby.labs.sentences import followed_by
 from boundby.machine.bf16 import computes_in_bf16
 from boundby.report.chart import Axis, Bar, Chart
@@ -168,7 +168,9 @@ def _compared(full: Copy, full_time: CallTime, half: Copy, half_time: CallTime) 
         half_rate=format_si(half.bytes_per_s, "B/s"),
         full_rate=format_si(full.bytes_per_s, "B/s"),
     )
-    if 0.5 / _ABOUT <= share <= 0.5 * _ABOUT:
+    if is_unsteady(half_time, full_time):
+        why = tr("That differs too much from turn to turn to say why.")
+    elif 0.5 / _ABOUT <= share <= 0.5 * _ABOUT:
         why = tr("About the same rate and half the time: bytes bind, and bf16 has half of them.")
     elif share < 0.5:
         why = tr("Less than half the time: the smaller data moved at a higher rate, as where caches hold more of it.")
@@ -201,7 +203,7 @@ def _chart(copies: tuple[Copy, ...]) -> Chart:
         title=tr("Rate of a copy by dtype"),
         summary=tr(
             "Bytes read and written a second: {rates}.",
-            rates=", ".join(f"{one.dtype} {format_si(rate, 'B/s')}" for one, rate in timed),
+            rates=tr(", ").join(f"{one.dtype} {format_si(rate, 'B/s')}" for one, rate in timed),
         ),
         x=Axis(name=tr("bytes read and written a second"), unit="byte/s"),
         y=Axis(name=tr("dtype"), scale="category", categories=tuple(one.dtype for one, _ in timed)),

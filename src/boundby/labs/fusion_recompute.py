@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from boundby.labs.fusion_keeping import ELEMENTS, Found, Way, eager_passes, fused_passes, measure
 from boundby.labs.lab import Settings, cpu_threads
-from boundby.labs.rows import is_unsteady, noise_notes, times_data
+from boundby.labs.rows import is_unsteady, noise_notes, ratio_band, times_data, turns_ratio
 from boundby.labs.sentences import followed_by
 from boundby.report.chart import Axis, Bar, Chart
 from boundby.report.demonstration import LabTable, Line, Shown
@@ -123,17 +123,7 @@ def _observations(found: Found, *, quick: bool, threads: int | None) -> Iterator
             keeping_ops=f"{eager_passes(keeping):g}",
         )
     )
-    yield Line(
-        text=tr(
-            "Op by op, computing again took {again} where keeping took {keeping}: {ratio} times as long, where the "
-            "passes alone say {passes}.",
-            again=format_time(again.eager.fastest_s),
-            keeping=format_time(keeping.eager.fastest_s),
-            ratio=format_number(again.eager.fastest_s / keeping.eager.fastest_s, digits=2),
-            passes=format_number(eager_passes(again) / eager_passes(keeping), digits=2),
-        ),
-        timed=True,
-    )
+    yield Line(text=_eager_times(keeping, again), timed=True)
     if again.fused is not None and keeping.fused is not None:
         yield Line(text=_fused_times(keeping, again, keeping.fused, again.fused), timed=True)
     if found.failure:
@@ -148,18 +138,49 @@ def _observations(found: Found, *, quick: bool, threads: int | None) -> Iterator
     yield from noise_notes(times, threads=threads)
 
 
-def _fused_times(keeping: Way, again: Way, kept_time: CallTime, again_time: CallTime) -> str:
-    ratio, passes_ratio = again_time.fastest_s / kept_time.fastest_s, fused_passes(again) / fused_passes(keeping)
-    told = tr(
-        "As one kernel each, computing again took {again} where keeping took {keeping}: {ratio} times as long, where "
-        "the passes alone say {passes}.",
-        again=format_time(again_time.fastest_s),
-        keeping=format_time(kept_time.fastest_s),
-        ratio=format_number(ratio, digits=2),
-        passes=format_number(passes_ratio, digits=2),
+def _eager_times(keeping: Way, again: Way) -> str:
+    values = _compared(keeping.eager, again.eager, eager_passes(again) / eager_passes(keeping))
+    if is_unsteady(again.eager, keeping.eager):
+        return tr(
+            "Op by op, computing again took {again} where keeping took {keeping} (medians of the rounds), {low} to "
+            "{high} times as long turn by turn: too unsteady to hold against the {passes} of the passes alone.",
+            **values,
+        )
+    return tr(
+        "Op by op, computing again took {again} where keeping took {keeping} (medians of the rounds): {ratio} times as "
+        "long turn by turn, where the passes alone say {passes}.",
+        **values,
     )
+
+
+def _compared(keeping: CallTime, again: CallTime, passes_ratio: float) -> dict[str, str]:
+    """Both medians, the ratio of the turns with its ends, and that of the passes, as text."""
+    low, high = ratio_band(again, keeping)
+    return {
+        "again": format_time(again.median_s),
+        "keeping": format_time(keeping.median_s),
+        "ratio": format_number(turns_ratio(again, keeping), digits=2),
+        "low": format_number(low, digits=2),
+        "high": format_number(high, digits=2),
+        "passes": format_number(passes_ratio, digits=2),
+    }
+
+
+def _fused_times(keeping: Way, again: Way, kept_time: CallTime, again_time: CallTime) -> str:
+    ratio, passes_ratio = turns_ratio(again_time, kept_time), fused_passes(again) / fused_passes(keeping)
+    values = _compared(kept_time, again_time, passes_ratio)
     if is_unsteady(again_time, kept_time):
-        return followed_by(told, tr("That differs too much from turn to turn to say why."))
+        return tr(
+            "As one kernel each, computing again took {again} where keeping took {keeping} (medians of the rounds), "
+            "{low} to {high} times as long turn by turn: too unsteady to hold against the {passes} of the passes "
+            "alone.",
+            **values,
+        )
+    told = tr(
+        "As one kernel each, computing again took {again} where keeping took {keeping} (medians of the rounds): "
+        "{ratio} times as long turn by turn, where the passes alone say {passes}.",
+        **values,
+    )
     if ratio <= 1.25 * passes_ratio:
         return told
     if ratio > _AT_MOST_TWICE:
@@ -188,7 +209,9 @@ def _chart(found: Found) -> Chart:
     return Chart(
         name="fusion-recompute",
         title=tr("Passes over memory of forward and backward"),
-        summary=tr("By count, in units of n: {bars}.", bars="; ".join(f"{bar.category} {bar.label}" for bar in bars)),
+        summary=tr(
+            "By count, in units of n: {bars}.", bars=tr("; ").join(f"{bar.category} {bar.label}" for bar in bars)
+        ),
         x=Axis(name=tr("passes over memory")),
         y=Axis(name=tr("function"), scale="category", categories=tuple(bar.category for bar in bars)),
         bars=tuple(bars),

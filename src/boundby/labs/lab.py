@@ -57,7 +57,7 @@ class Entry:
     """A demonstration before it is run: its name in JSON, its title, and the module whose ``show`` runs it.
 
     ``is_timed`` is False of one that times nothing by itself; of one with ``quick_sizes`` a quick run leaves the
-    largest sizes out.
+    largest sizes out. One with ``launch_costs`` goes by the costs of a launch in the settings.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Entry:
     module: str
     is_timed: bool = True
     quick_sizes: bool = False
+    launch_costs: bool = False
 
     def show(self, settings: Settings) -> Shown:
         """Loads and runs it."""

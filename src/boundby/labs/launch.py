@@ -20,6 +20,7 @@ LAB = Lab(
             title=lambda: tr("Launches in one decode step, on paper"),
             module="boundby.labs.launch_decode",
             is_timed=False,
+            launch_costs=True,
         ),
         Entry(
             name="cost-per-call",

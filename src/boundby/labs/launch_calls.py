@@ -24,7 +24,7 @@ from boundby.results.units import (
 )
 
 # Times that grow by less over all fitted sizes say nothing of a rate.
-_HARDLY_GROWS = 2.0
+_HARDLY_GROWS = 1.25
 
 
 def show(settings: Settings) -> Shown:

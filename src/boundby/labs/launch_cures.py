@@ -19,6 +19,7 @@ from boundby.labs.launch_cases import (
 from boundby.llm.decode import DecodeEstimate, estimate_decode
 from boundby.llm.hardware import find_hardware
 from boundby.llm.models import find_model
+from boundby.report.report_words import listed
 from boundby.results.language import tr
 from boundby.results.units import format_count, format_number, format_time
 
@@ -124,5 +125,10 @@ def measured_here(here_s: float | None, measured: dict[str, tuple[DecodeEstimate
         "An elementwise op on little data costs {cost} on this machine (measured: PyTorch on the CPU, no launch of a "
         "GPU's): at that cost {shares} of a serial step, unfused, would be launches.",
         cost=format_time(here_s, digits=2),
-        shares=", ".join(f"{launch_share(row)} ({name})" for name, row in zip(MODELS.values(), rows, strict=True)),
+        shares=listed(
+            [
+                tr("{value} ({note})", value=launch_share(row), note=name)
+                for name, row in zip(MODELS.values(), rows, strict=True)
+            ]
+        ),
     )

@@ -55,11 +55,11 @@ def show(settings: Settings) -> Shown:
                 "A layer is {unfused} kernels unfused ({unfused_kernels}) and {fused} fused ({fused_kernels}); after "
                 "the last layer {last} more follow ({last_kernels}). A megakernel is one launch.",
                 unfused=str(len(LISTS["unfused"])),
-                unfused_kernels="; ".join(kernel_words(name) for name, _ in LISTS["unfused"]),
+                unfused_kernels=tr("; ").join(kernel_words(name) for name, _ in LISTS["unfused"]),
                 fused=str(len(LISTS["fused"])),
-                fused_kernels="; ".join(kernel_words(name) for name, _ in LISTS["fused"]),
+                fused_kernels=tr("; ").join(kernel_words(name) for name, _ in LISTS["fused"]),
                 last=str(len(AT_END)),
-                last_kernels="; ".join(map(kernel_words, AT_END)),
+                last_kernels=tr("; ").join(map(kernel_words, AT_END)),
             ),
             tr(
                 "Each launch costs {costs} µs, as given.",

@@ -9,6 +9,7 @@ from boundby.labs.lab import Settings
 from boundby.report.chart import Axis, Chart
 from boundby.report.chart import Line as ChartLine
 from boundby.report.demonstration import LabTable, Line, Shown
+from boundby.report.scaling_words import number
 from boundby.results.language import tr
 from boundby.results.units import format_percent
 from boundby.scaling.laws import amdahl, gustafson
@@ -62,7 +63,7 @@ def _finite(value: float) -> float | None:
 
 
 def _number(value: float) -> str:
-    return tr("no bound") if math.isinf(value) else f"{value:,.0f}"
+    return tr("no bound") if math.isinf(value) else number(value)
 
 
 def _table(caption: str, rows: list[list[float]]) -> LabTable:
@@ -122,7 +123,7 @@ def _chart(name: str, title: str, law: Law) -> Chart:
         summary=tr(
             "Speed-up against workers for serial shares of {shares}; with {share} it is {speedup}x at {workers} "
             "workers.",
-            shares=", ".join(map(format_percent_exact, SERIAL_SHARES)),
+            shares=tr(", ").join(map(format_percent_exact, SERIAL_SHARES)),
             share=format_percent_exact(last),
             speedup=_number(law(last, LANES)),
             workers=f"{LANES:,}",

@@ -18,6 +18,7 @@ from boundby.report.chart import Axis, Chart
 from boundby.report.chart import Line as Curve
 from boundby.report.demonstration import LabTable, Line, Shown
 from boundby.report.levels import Level, bandwidth_levels
+from boundby.report.report_words import listed
 from boundby.results.call_time import CallTime
 from boundby.results.language import tr
 from boundby.results.machine import Ceiling
@@ -33,6 +34,8 @@ MEMORY_POWER = 24
 FACTOR = -1.0
 # Rates of large arrays within this factor of each other are one bandwidth.
 _AGREE = 1.25
+# Times that grow by less than this hardly move.
+_HARDLY_MOVES = 1.25
 # An A100's dense 16-bit peak (FLOP/s) and the bandwidth of its 40 GB (byte/s). Source: NVIDIA A100 datasheet (2020).
 A100_FLOPS_PER_S, A100_BYTES_PER_S = 312e12, 1.555e12
 
@@ -170,7 +173,7 @@ def _ridge_told(found: Sequence[Multiply], bandwidth: float, peak: float) -> str
         "machine is {ridge} FLOP/byte ({least} to {most}).",
         peak=format_si(peak, "FLOP/s"),
         bandwidth=format_si(bandwidth, "B/s"),
-        rows=", ".join(f"2^{one.power}" for one in found if one.power >= MEMORY_POWER),
+        rows=tr(", ").join(f"2^{one.power}" for one in found if one.power >= MEMORY_POWER),
         low=format_si(low, "B/s"),
         high=format_si(high, "B/s"),
         ridge=format_number(peak / bandwidth, digits=2),
@@ -229,6 +232,18 @@ def _observations(found: Sequence[Multiply], bandwidth: float, levels: Sequence[
                 power=str(flat.power),
             )
         )
+    elif flat is not first and flat.time.fastest_s > _HARDLY_MOVES * first.time.fastest_s:
+        told.append(
+            tr(
+                "Up to 2^{power} elements, {work} times those of the first row, the time grows {ratio}-fold ({first} "
+                "to {last}): the cost of the call is half of it or more, and the GB/s of those rows are no bandwidth.",
+                power=str(flat.power),
+                work=f"{2 ** (flat.power - first.power):,}",
+                ratio=format_number(flat.time.fastest_s / first.time.fastest_s, digits=2),
+                first=format_time(first.time.fastest_s, digits=2),
+                last=format_time(flat.time.fastest_s, digits=2),
+            )
+        )
     elif flat is not first:
         told.append(
             tr(
@@ -275,8 +290,15 @@ def _observations(found: Sequence[Multiply], bandwidth: float, levels: Sequence[
             tr(
                 "Flat stretches of the curve end at {plateaus}: there a cache ends, and a slower one or the memory "
                 "takes over.",
-                plateaus=", ".join(
-                    f"{format_size(one.largest_bytes)} ({format_si(one.bytes_per_s.value, 'B/s')})" for one in caches
+                plateaus=listed(
+                    [
+                        tr(
+                            "{value} ({note})",
+                            value=format_size(one.largest_bytes),
+                            note=format_si(one.bytes_per_s.value, "B/s"),
+                        )
+                        for one in caches
+                    ]
                 ),
             )
         )

@@ -12,6 +12,7 @@ from boundby.labs.measure_pairs import Pair, cosines, gelu, multiply_add, softma
 from boundby.labs.rows import is_unsteady, noise_notes, ratio_band, times_data
 from boundby.report.chart import Axis, Bar, Chart
 from boundby.report.demonstration import LabTable, Line, Shown
+from boundby.report.report_words import followed, listed
 from boundby.results.call_time import CallTime
 from boundby.results.language import tr
 from boundby.results.units import format_number, format_si, format_size, format_time
@@ -133,13 +134,21 @@ def _row_data(one: Found) -> dict[str, Any]:
     }
 
 
+def _noted(caption: str, found: Sequence[Found]) -> str:
+    """The caption, and what the one op of a marked row is."""
+    ops = [one.pair.fused_name for one in found if one.pair.fused_name]
+    return tr("{caption} (*: the one op is {op} alone)", caption=caption, op=listed(ops)) if ops else caption
+
+
 def _passes_table(found: Sequence[Found]) -> LabTable:
     return LabTable(
-        caption=tr("Passes over memory: of several ops by hand and as boundby counts them, of one op as counted"),
+        caption=_noted(
+            tr("Passes over memory: of several ops by hand and as boundby counts them, of one op as counted"), found
+        ),
         head=("", tr("size"), tr("several ops, by hand"), tr("counted"), tr("one op"), tr("fewer")),
         rows=tuple(
             (
-                one.pair.name,
+                one.pair.marked,
                 format_size(one.pair.size_bytes),
                 f"{'+'.join(map(str, one.pair.by_hand))} = {sum(one.pair.by_hand)}",
                 format_number(one.passes),
@@ -153,7 +162,7 @@ def _passes_table(found: Sequence[Found]) -> LabTable:
 
 def _times_table(found: Sequence[Found]) -> LabTable:
     return LabTable(
-        caption=tr("Times, and the largest difference between both results"),
+        caption=_noted(tr("Times, and the largest difference between both results"), found),
         head=(
             "",
             tr("several ops"),
@@ -166,7 +175,7 @@ def _times_table(found: Sequence[Found]) -> LabTable:
         ),
         rows=tuple(
             (
-                one.pair.name,
+                one.pair.marked,
                 format_time(one.time.fastest_s),
                 format_time(one.time.median_s),
                 format_time(one.fused_time.fastest_s),
@@ -284,14 +293,16 @@ def _chart(found: Sequence[Found]) -> Chart:
     return Chart(
         name="fusion-gain",
         title=tr("What one op gains over several: passes and time"),
-        summary=" ".join(
-            tr(
-                "{name}: {passes} times fewer passes, {ratio} times as fast.",
-                name=one.pair.name,
-                passes=format_number(one.passes_ratio, digits=2),
-                ratio=format_number(one.time_ratio, digits=2),
+        summary=followed(
+            *(
+                tr(
+                    "{name}: {passes} times fewer passes, {ratio} times as fast.",
+                    name=one.pair.label,
+                    passes=format_number(one.passes_ratio, digits=2),
+                    ratio=format_number(one.time_ratio, digits=2),
+                )
+                for one in found
             )
-            for one in found
         ),
         x=Axis(name=tr("times"), scale="linear"),
         y=Axis(

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
+from boundby.results.language import tr
+
 _Call = Callable[[], object]
 
 
@@ -21,7 +23,7 @@ class Pair:
 
     ``by_hand`` are the passes over memory that each of the several ops makes, in order; what is a row's maximum or sum
     is too small to count. ``fused_by_hand`` are those of the one op. ``same``: both are the same function, so that
-    their results may be compared.
+    their results may be compared; ``fused_name`` is what the one op computes where they are not.
     """
 
     name: str
@@ -31,6 +33,17 @@ class Pair:
     fused_by_hand: int
     results: tuple[torch.Tensor, torch.Tensor]
     same: bool = True
+    fused_name: str = ""
+
+    @property
+    def marked(self) -> str:
+        """The name of its row, with a mark where the one op is another function."""
+        return f"{self.name}*" if self.fused_name else self.name
+
+    @property
+    def label(self) -> str:
+        """The name of the function, and of what the one op is where that is another function."""
+        return tr("{name}; one op: {op}", name=self.name, op=self.fused_name) if self.fused_name else self.name
 
     @property
     def size_bytes(self) -> int:
@@ -129,6 +142,7 @@ def cosines(elements: int) -> Pair:
         fused_by_hand=2,
         results=(out, fused_out),
         same=False,
+        fused_name="cos(x)",
     )
 
 

@@ -28,6 +28,8 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 QUICK_BATCHES = (1, 2, 4, 8, 16, 32)
 # From this batch on, the lecture expects time in proportion to the batch.
 LARGE_BATCH = 8
+# Times of twice the batch that are within this share of twice the time are in proportion to it.
+IN_PROPORTION = 0.1
 COMMONEST = 6
 # Two ways of taking the same ratio that differ by more leave nothing to be said of it.
 SAME_RATIO = 1.2
@@ -106,7 +108,7 @@ def _kinds(counts: CallCounts) -> str:
         "commonest: {kinds}.",
         ops=str(counts.ops),
         views=str(counts.ops - counts.launches),
-        kinds=", ".join(f"{op_name(name)} {ops}" for name, ops in _commonest(counts)),
+        kinds=tr(", ").join(f"{op_name(name)} {ops}" for name, ops in _commonest(counts)),
     )
 
 
@@ -177,10 +179,12 @@ def _observed(steps: Sequence[Step], peak: float) -> Iterator[str]:
     first, second = steps[:2]
     yield _observed_at_batch_1(first, second)
     ratios = [_ratio(half, step) for half, step in pairwise(steps) if half.batch >= LARGE_BATCH]
-    if all(1.7 <= one <= 2.3 for one in ratios):
+    if all(abs(one / 2 - 1) <= IN_PROPORTION for one in ratios):
         yield tr(
-            "From batch {large} on, twice the batch takes {low} to {high} times as long: in proportion to the work.",
+            "From batch {large} on, twice the batch takes {low} to {high} times as long, within {within} of 2: in "
+            "proportion to the work.",
             large=str(LARGE_BATCH),
+            within=format_percent(IN_PROPORTION),
             low=format_number(min(ratios), digits=2),
             high=format_number(max(ratios), digits=2),
         )
@@ -219,26 +223,29 @@ def _observed_at_batch_1(first: Step, second: Step) -> str:
     values = {
         "ratio": format_number(ratio, digits=3),
         "ops": str(first.ops),
-        "each": format_time(first.time.fastest_s / first.ops, digits=2),
     }
+    whole_each_s = first.time.fastest_s / first.ops
     # Time f + w at batch 1 is f + 2w at batch 2: the share f / (f + w) is 2 less the ratio.
     if ratio < 1.5:
         return tr(
             "From batch 1 to 2 the work doubles and the time grows {ratio}-fold, far less: about {share} of a step at "
-            "batch 1 is the cost of {ops} ops ({each} an op in all), whatever is in them. It is bound by overhead.",
+            "batch 1 is the cost of {ops} ops, {each} an op, whatever is in them. It is bound by overhead.",
             share=format_percent(min(1.0, 2 - ratio)),
+            each=format_time(min(1.0, 2 - ratio) * whole_each_s, digits=2),
             **values,
         )
     if ratio < 1.85:
         return tr(
             "From batch 1 to 2 the work doubles and the time grows {ratio}-fold: about {share} of a step at batch 1 is "
-            "the cost of {ops} ops ({each} an op in all), whatever is in them. The rest grows with the batch already.",
+            "the cost of {ops} ops, {each} an op, whatever is in them. The rest grows with the batch already.",
             share=format_percent(2 - ratio),
+            each=format_time((2 - ratio) * whole_each_s, digits=2),
             **values,
         )
     return tr(
         "From batch 1 to 2 the time grows {ratio}-fold, near the work: on this machine the cost of the {ops} ops "
-        "({each} an op at most) is small beside the work in them.",
+        "({each} an op with its work) is small beside the work in them.",
+        each=format_time(whole_each_s, digits=2),
         **values,
     )
 

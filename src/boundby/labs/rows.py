@@ -8,7 +8,7 @@ from typing import Any
 from boundby.report.demonstration import Line
 from boundby.results.call_time import CallTime
 from boundby.results.language import tr
-from boundby.timing.statistics import SPREAD_LIMIT
+from boundby.timing.statistics import SPREAD_LIMIT, median
 
 # Below it, a single thread that is always busy did not have a core to itself.
 LEAST_CPU_SHARE = 0.9
@@ -42,6 +42,12 @@ def ratio_band(over: CallTime, under: CallTime) -> tuple[float, float]:
     turns = zip(over.rounds_s, under.rounds_s, strict=False)
     ratios = [over.fastest_s / under.fastest_s, *(one / other for one, other in turns)]
     return min(ratios), max(ratios)
+
+
+def turns_ratio(over: CallTime, under: CallTime) -> float:
+    """The ratio of two times as the median of the turns; that of the medians where rounds were not kept."""
+    ratios = [one / other for one, other in zip(over.rounds_s, under.rounds_s, strict=False)]
+    return median(ratios) if ratios else over.median_s / under.median_s
 
 
 def is_unsteady(over: CallTime, under: CallTime) -> bool:

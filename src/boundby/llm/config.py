@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from boundby.llm.families import FAMILIES, OTHER_SHAPES, PLAIN, Family
+from boundby.llm.formats import is_weight_format
 from boundby.llm.structure import Layer, ModelStructure
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.language import tr
@@ -373,15 +374,29 @@ def _stored_format(fields: _Fields) -> str | None:
     """The format the config says its weights are in, in boundby's words; None where it says none we know."""
     quantization = fields.values.get("quantization_config")
     if isinstance(quantization, Mapping):
-        method = str(quantization.get("quant_method", "")).lower()
-        bits, group = quantization.get("bits"), quantization.get("group_size")
-        if method in ("mxfp4", "fp8"):
-            return method
-        if method in ("awq", "gptq") and isinstance(bits, int) and isinstance(group, int) and group > 0:
-            return f"int{bits}-g{group}"
-        return None
+        form = _quantised_format(quantization)
+        return form if form is not None and is_weight_format(form) else None
     names = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn": "fp8"}
     return names.get(str(_dtype(fields)).removeprefix("torch."))
+
+
+def _quantised_format(quantization: Mapping[str, Any]) -> str | None:
+    """What the format of a ``quantization_config`` would be called; None where its method is not known."""
+    method = str(quantization.get("quant_method", "")).lower()
+    bits, group = quantization.get("bits"), quantization.get("group_size")
+    if method in ("mxfp4", "fp8"):
+        return method
+    if method == "fbgemm_fp8":
+        return "fp8"
+    if method in ("awq", "gptq") and isinstance(bits, int) and isinstance(group, int):
+        # One scale a column of the matrix is written as a group of -1.
+        return f"int{bits}-column" if group == -1 else f"int{bits}-g{group}"
+    if method in ("bitsandbytes", ""):
+        if quantization.get("load_in_4bit") is True:
+            return "nf4" if quantization.get("bnb_4bit_use_double_quant") is True else "nf4-single"
+        if quantization.get("load_in_8bit") is True:
+            return "llm-int8"
+    return None
 
 
 def _dtype(fields: _Fields) -> object:

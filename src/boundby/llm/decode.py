@@ -182,7 +182,7 @@ def estimate_decode(
     Raises:
         BoundbyError: ``decode-setting`` for a setting out of its range, ``unknown-format``, ``unknown-engine``.
     """
-    check_settings(batch, context, prompt, launch_s, host_speed, devices)
+    check_settings(batch, context, prompt, launch_s, host_speed, devices, hardware=hardware)
     profile = find_engine(engine) if engine is not None else recognise_engine(partition or "fused")
     chosen: Partition = partition or profile.partition
     check_partition(chosen)
@@ -435,6 +435,19 @@ def _notes(
     model: ModelStructure, hardware: Hardware, setting: _Setting, no_peak: bool, launch_s: float | None
 ) -> tuple[str, ...]:
     notes = list(model.notes)
+    if _fits(setting, int(setting.work.batch)) is False:
+        notes.insert(0, tr("Weights and cache do not fit in the memory: the times hold only if they did."))
+    form = setting.work.weights
+    if form.experts_only and not model.is_sparse:
+        notes.append(
+            tr(
+                "{weights} is a format for experts, and {model} has none: all of its weights are counted at {bits} "
+                "bits.",
+                weights=form.name,
+                model=model.name,
+                bits=f"{form.body_bits:g}",
+            )
+        )
     if model.longest_context and setting.work.context > model.longest_context:
         notes.append(
             tr(
@@ -456,6 +469,4 @@ def _notes(
         notes.append(
             tr("No dense 16-bit peak of {name} is known: compute is left out of every floor.", name=hardware.name)
         )
-    if _fits(setting, int(setting.work.batch)) is False:
-        notes.append(tr("Weights and cache do not fit in the memory: what follows holds only if they did."))
     return tuple(notes)

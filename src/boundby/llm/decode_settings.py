@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from boundby.llm.engines import PARTITIONS
+from boundby.llm.hardware import Hardware
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.language import tr
 
@@ -26,7 +27,14 @@ def check_partition(name: str) -> None:
 
 
 def check_settings(
-    batch: int, context: int, prompt: int | None, launch_s: float | None, host_speed: float, devices: float
+    batch: int,
+    context: int,
+    prompt: int | None,
+    launch_s: float | None,
+    host_speed: float,
+    devices: float,
+    *,
+    hardware: Hardware,
 ) -> None:
     """Refuses a setting out of its range.
 
@@ -37,6 +45,7 @@ def check_settings(
         launch_s: what a launch costs, seconds; None where it was not given.
         host_speed: of one core of the host, 1 being a 2024 desktop.
         devices: over how many devices each product is divided.
+        hardware: one of them, which says whether it has two dies.
 
     Raises:
         BoundbyError: ``decode-setting``.
@@ -66,7 +75,7 @@ def check_settings(
             )
         )
     if launch_s is not None and not (math.isfinite(launch_s) and 0 <= launch_s <= 0.1):
-        raise _setting(tr("a launch costs {cost} us; expected 0 to 100,000", cost=f"{launch_s * 1e6:g}"))
+        raise _setting(tr("a launch costs {cost} µs; expected 0 to 100,000", cost=f"{launch_s * 1e6:g}"))
     if not (math.isfinite(host_speed) and 0.01 <= host_speed <= 100):
         raise _setting(
             tr(
@@ -79,6 +88,15 @@ def check_settings(
             tr(
                 "tensor parallel over {devices} devices; expected a whole number, or 0.5 for one die of two",
                 devices=f"{devices:g}",
+            )
+        )
+    if devices < 1 and hardware.dies not in (None, 2):
+        raise _setting(
+            tr(
+                "tensor parallel over {devices} devices is one die of two, and {name} is one device to software; "
+                "expected a whole number",
+                devices=f"{devices:g}",
+                name=hardware.name,
             )
         )
     if devices > _MOST_DEVICES:

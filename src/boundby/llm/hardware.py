@@ -43,7 +43,8 @@ class Hardware:
     """One device: rates in bytes/s and FLOP/s, sizes in bytes; None where unknown.
 
     ``source`` says whether the rates are a data sheet's or measured; ``origin`` where they are from. ``launch_s`` is
-    the measured cost of one op, where the device is a machine that boundby measured.
+    the measured cost of one op, where the device is a machine that boundby measured. ``dies`` are the parts that
+    software sees as a device each, with half of the rates and the memory where they are two; None where not known.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Hardware:
     origin: str = ""
     note: str = ""
     launch_s: float | None = None
+    dies: int | None = None
 
     def peak(self, weights: str) -> tuple[str, float] | None:
         """The dense rate that products with weights of a format run at, with the name of its type; None where unknown.
@@ -144,6 +146,7 @@ def _from_row(row: Mapping[str, str]) -> Hardware:
         source="measured" if "(measured)" in row["device"] else "datasheet",
         origin=row["source"],
         note=row["note"],
+        dies=int(row["dies"] or 1),
     )
 
 
@@ -229,6 +232,7 @@ def hardware_from_spec(spec: Mapping[str, Any], *, name: str) -> Hardware:
         source="file",
         origin=str(spec.get("source") or tr("the spec file")),
         note=str(spec.get("note") or ""),
+        dies=base.dies if base else None,
     )
     check_hardware(found, like=base)
     return found

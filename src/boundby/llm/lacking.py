@@ -195,7 +195,7 @@ def _disagreeing(group: Sequence[Compared]) -> Iterator[str]:
 
 def _us(seconds: float) -> str:
     micro = seconds * 1e6
-    return f"{micro:.2g} us" if micro < 100 else f"{micro:,.0f} us"
+    return f"{micro:.2g} µs" if micro < 100 else f"{micro:,.0f} µs"
 
 
 def _ms(seconds: float) -> str:

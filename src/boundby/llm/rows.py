@@ -22,6 +22,8 @@ from boundby.results.language import tr
 _LARGEST_FILE = 64 * 1024 * 1024
 # Where a source does not say how many tokens were in the cache: short answers to short prompts.
 _ASSUMED_CONTEXT = 128.0
+# Units of ``value`` from which the seconds of a step follow: a user's rate, or the time of a token.
+_UNITS = ("tok/s", "ms/tok")
 _NEEDED = ("model", "hardware", "weight_fmt", "engine")
 
 
@@ -157,8 +159,14 @@ def _context(record: Mapping[str, str], place: str) -> float:
 def _step_s(record: Mapping[str, str], place: str) -> float:
     """Seconds a step: from ``ms_per_step``, or from a ``value`` in ``ms/tok`` or in ``tok/s`` of one user."""
     unit = record.get("unit", "").strip()
-    if record.get("ms_per_step", "").strip() or unit not in ("tok/s", "ms/tok"):
+    has_value = record.get("value", "").strip() != ""
+    if record.get("ms_per_step", "").strip() or not (has_value or unit):
         return _number(record, "ms_per_step", place) / 1000
+    if unit not in _UNITS:
+        raise _damaged(
+            place,
+            tr("unit is {unit}; expected one of {known}", unit=f"{unit!r}", known=", ".join(_UNITS)),
+        )
     value = _number(record, "value", place)
     return 1 / value if unit == "tok/s" else value / 1000
 
@@ -170,7 +178,7 @@ def _optional(record: Mapping[str, str], column: str, place: str, unit: float) -
 def _damaged(place: str, what: str) -> BoundbyError:
     return BoundbyError(
         "damaged-rows",
-        f"{place}: {what}.",
+        tr("{place}: {what}.", place=place, what=what),
         tr("Give a CSV with the columns of the shipped rows; docs: boundby validate."),
         status=EXIT_USAGE,
     )

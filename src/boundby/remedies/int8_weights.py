@@ -101,7 +101,13 @@ def _converted(module: Any, effects: Effects) -> None:
             return
         found += 1
     if not found:
-        effects.cannot(tr("{module} has no linear layers with fp32 weights", module=type(module).__name__))
+        effects.cannot(
+            tr(
+                "{module} has no linear layer with {count} fp32 weights or more",
+                module=type(module).__name__,
+                count=f"{SMALLEST_WEIGHT:,}",
+            )
+        )
 
 
 def _quantise(layer: Any, effects: Effects) -> None:

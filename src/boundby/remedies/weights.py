@@ -60,9 +60,13 @@ def linear_work(evidence: Evidence) -> LinearWork | NotApplicable:
         return NotApplicable(tr("weights that are trained stay as precise as they are"))
     found: list[Product] = []
     rows = []
+    linear = evidence.facts.linear_shapes
     for row in report.ops:
         product = _product(row)
-        if product is not None and in_fp32(row):
+        if product is None or not in_fp32(row):
+            continue
+        # Other layers, recurrent ones above all, multiply by weights as well.
+        if linear is None or (product.outputs, product.inputs) in linear:
             rows.append(row)
             found += [product] * row.calls
     seconds = seconds_of(report, rows)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from boundby.report.page import NARROW, bullets, heading, indented, page_width, render_page
+from boundby.report.report_words import listed
 from boundby.report.safe_text import clean, elide, elide_middle
 from boundby.results.budgets import RATIOS, Check, Counted, Judgement, LineGrowth, OpGrowth
 from boundby.results.interval import Interval
@@ -117,13 +118,16 @@ def _next(check: Check, over: Sequence[Judgement], update_command: str) -> Itera
     if check.passed:
         yield tr("Next     {command}", command=update_command)
         return
-    place = next((_place(one.line) for one in grown_lines(over_lines(over)) if one.line.path is not None), None)
+    places = [_place(one.line) for one in grown_lines(over_lines(over)) if one.line.path is not None]
     if not over:
         yield tr("Next     find out why it is not known")
-    elif place is None:
+    elif not places:
         yield tr("Next     mend what made it grow, and check again")
     else:
-        yield tr("Next     mend {place}, and check again", place=place)
+        named = listed(places[:_NAMED])
+        if len(places) > _NAMED:
+            named = trn("{names} and {count} more", "{names} and {count} more", len(places) - _NAMED, names=named)
+        yield tr("Next     mend {place}, and check again", place=named)
     yield tr("         Only where this is meant, make it the new baseline:")
     yield f"         {update_command}"
 

@@ -204,14 +204,18 @@ def _split(found: ReportComparison, width: int, *, unicode: bool) -> Iterator[Re
 def _share(change: ShareChange, *, wide: bool, unicode: bool) -> Iterator[str]:
     for share, seconds in ((change.a, change.a_s), (change.b, change.b_s)):
         if wide:
-            yield f"{format_percent(share.value)} ({format_percent_range(share.low, share.high)})"
+            yield tr(
+                "{value} ({note})",
+                value=format_percent(share.value),
+                note=format_percent_range(share.low, share.high),
+            )
             yield f"{format_time(seconds, digits=2, unicode=unicode)} "
         else:
             yield format_percent(share.value)
     if wide:
         yield _share_told(change)
     else:
-        yield "!=" if change.differs else ""
+        yield "!=" if change.differs else "?" if change.unclear else ""
 
 
 def _share_told(change: ShareChange) -> str:
@@ -219,6 +223,8 @@ def _share_told(change: ShareChange) -> str:
         return tr("differs: less work, and longer")
     if change.against == "more-and-shorter":
         return tr("differs: more work, and shorter")
+    if change.unclear:
+        return tr("cannot tell")
     return tr("differs") if change.differs else tr("no difference")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from boundby.llm.decode import DecodeEstimate, LaunchCost, Step
 from boundby.report.chart import Axis, Bar, Chart, Line, Look
 from boundby.report.decode_page import decode_facts, decode_sentence, turning_points
-from boundby.report.decode_words import bound_words, kernel_words, launch_source_words, partition_words
+from boundby.report.decode_words import bound_words, devices_words, kernel_words, launch_source_words, partition_words
 from boundby.report.document import Block, Bullets, Document, Paragraph, Section, Table
 from boundby.results.interval import Interval
 from boundby.results.language import language, tr, trn
@@ -100,8 +100,11 @@ def _parts(found: DecodeEstimate) -> Chart:
 
 
 def _kernels(found: DecodeEstimate) -> Table:
+    where = devices_words(found.devices)
     return Table(
-        caption=tr("Floors by kernel: bytes over bandwidth, FLOP over the peak"),
+        caption=tr("Floors by kernel {where}: bytes over bandwidth, FLOP over the peak", where=where)
+        if where
+        else tr("Floors by kernel: bytes over bandwidth, FLOP over the peak"),
         head=(tr("Kernel"), tr("How many"), tr("Bytes"), "FLOP", tr("Floor"), tr("Bound by")),
         rows=tuple(
             (
@@ -222,9 +225,13 @@ def _launches(found: DecodeEstimate) -> Iterator[Block]:
             bar for name, one in zip(names, rows, strict=True) for bar in _launch_bars(name, one, device, launches)
         ),
     )
+    where = devices_words(found.devices)
+    rate = tr("Tokens/s") if found.batch == 1 else tr("Tokens/s in all")
     yield Table(
-        caption=tr("Launches added to the device's floor, or hidden behind it"),
-        head=(tr("Cut"), tr("Kernels"), tr("Cost"), tr("Added"), tr("Of it launching"), tr("Hidden"), tr("Tokens/s")),
+        caption=tr("Launches {where}, added to the device's floor, or hidden behind it", where=where)
+        if where
+        else tr("Launches added to the device's floor, or hidden behind it"),
+        head=(tr("Cut"), tr("Kernels"), tr("Cost"), tr("Added"), tr("Of it launching"), tr("Hidden"), rate),
         rows=tuple(
             (
                 partition_words(one.partition),

@@ -9,8 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from boundby.llm.decode import USABLE_MEMORY, DecodeEstimate, LaunchCost, Step
+from boundby.llm.parallel import USUAL_ALL_REDUCE_S
 from boundby.report.decode_words import (
     bound_words,
+    devices_words,
     engine_words,
     fits_words,
     kernel_words,
@@ -66,21 +68,27 @@ def _parts(found: DecodeEstimate, width: int, *, unicode: bool, default_hardware
     yield heading(tr("Where an expected step goes"), _calibration(found))
     yield _shares(found, width, unicode=unicode)
     yield ""
+    kernels = trn("{count} kernel", "{count} kernels", sum(kernel.launches for kernel in found.kernels))
+    where = devices_words(found.devices)
     yield heading(
         tr("Floors by kernel"),
         tr(
             "{kernels}; physics: bytes over bandwidth, FLOP over peak",
-            kernels=trn("{count} kernel", "{count} kernels", sum(kernel.launches for kernel in found.kernels)),
+            kernels=tr("{kernels} {where}", kernels=kernels, where=where) if where else kernels,
         ),
     )
     yield _kernels(found, width, unicode=unicode)
     yield ""
+    source = launch_source_words(found.launch_source)
     yield heading(
         tr("Launching the kernels"),
         tr(
-            "cost {source}; device at its floor; added to it, or hidden behind it",
-            source=launch_source_words(found.launch_source),
-        ),
+            "{where}; cost {source}; device at its floor; added to it, or hidden behind it",
+            where=where,
+            source=source,
+        )
+        if where
+        else tr("cost {source}; device at its floor; added to it, or hidden behind it", source=source),
     )
     yield _launches(found.launch_costs, found.batch, width, unicode=unicode)
     yield indented(Text(kernels_and_launches(), style="dim"))
@@ -90,12 +98,13 @@ def _parts(found: DecodeEstimate, width: int, *, unicode: bool, default_hardware
         yield indented(
             Text(
                 tr(
-                    "{number} all-reduces over {devices} devices: at least {floor}, {expected} expected (assumed: 14 "
-                    "us each, links as their makers print them)",
+                    "{number} all-reduces over {devices} devices: at least {floor}, {expected} expected (assumed: "
+                    "{each} each, links as their makers print them)",
                     number=format_count(reduce.count),
                     devices=reduce.devices,
                     floor=format_time(reduce.floor_s, unicode=unicode),
                     expected=format_time(reduce.expected_s, unicode=unicode),
+                    each=format_time(USUAL_ALL_REDUCE_S, digits=2, unicode=unicode),
                 )
             )
         )
@@ -175,7 +184,7 @@ def decode_facts(found: DecodeEstimate) -> list[tuple[str, str]]:
         found.hardware_source
     ]
     engine = (
-        f"{found.engine}: {engine_words(found.engine_about)}"
+        tr("{engine}: {about}", engine=found.engine, about=engine_words(found.engine_about))
         if found.engine_known
         else tr("none named: {engine} kernels", engine=found.engine)
     )
@@ -280,7 +289,8 @@ def _kernels(found: DecodeEstimate, width: int, *, unicode: bool) -> Table:
 
 def _launches(costs: Sequence[LaunchCost], batch: int, width: int, *, unicode: bool) -> Table:
     wide = width >= _WIDE
-    head = ["", tr("kernels"), tr("cost"), tr("added"), tr("launch"), tr("hidden"), tr("tokens/s")]
+    head = ["", tr("kernels"), tr("cost"), tr("added"), tr("launch"), tr("hidden")]
+    head.append(tr("tokens/s") if batch == 1 else tr("tokens/s in all"))
     if not wide:
         head = [head[0], head[2], head[3], head[5]]
     table = _grid(head)

@@ -42,6 +42,13 @@ def fits_words(fits: bool | None) -> str:
     return {None: tr("unknown"), True: tr("yes"), False: tr("no")}[fits]
 
 
+def devices_words(devices: float) -> str:
+    """Of which part of the devices a table is, as an apposition; empty where there is one device."""
+    if devices == 1:
+        return ""
+    return tr("on one die of two") if devices < 1 else tr("on each of {devices} devices", devices=f"{devices:g}")
+
+
 def launch_source_words(source: str) -> str:
     """How the cost of a launch is known, in the language in use."""
     return {"given": tr("given"), "measured here": tr("measured here"), "assumed": tr("assumed")}.get(source, source)

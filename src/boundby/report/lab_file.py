@@ -10,7 +10,7 @@ from boundby.report.document import Document
 from boundby.report.lab_document import lab_document
 from boundby.report.lab_text import Paper, render_demonstration, render_opening
 from boundby.results.errors import BoundbyError
-from boundby.results.lab import LabDemonstration, LabPart, LabResult
+from boundby.results.lab import LabDemonstration, LabPart, LabResult, in_language
 from boundby.results.language import tr
 
 
@@ -78,7 +78,7 @@ def _block(part: LabPart, name: str) -> LabBlock:
 
 
 def render_lab(result: LabResult, paper: Paper, *, name: str = "the file") -> str:
-    """A saved lab as it was shown on a terminal.
+    """A saved lab as it was shown on a terminal, in the language that it ran in.
 
     Args:
         result: what the file holds.
@@ -88,13 +88,16 @@ def render_lab(result: LabResult, paper: Paper, *, name: str = "the file") -> st
     Raises:
         BoundbyError: ``damaged-file`` where a part is nothing that can be shown.
     """
-    shown = [render_demonstration(one, paper) for one in read_demonstrations(result, name=name)]
-    opening = render_opening(_title(result), result.timed_on, paper, quick=result.quick, smaller=result.smaller)
+    read = read_demonstrations(result, name=name)
+    # Where its own language cannot be written, at least what is written around it can be read.
+    with in_language(result.language if paper.unicode else "en"):
+        shown = [render_demonstration(one, paper) for one in read]
+        opening = render_opening(_title(result), result.timed_on, paper, quick=result.quick, smaller=result.smaller)
     return "".join([opening, *shown])
 
 
 def lab_page(result: LabResult, *, name: str = "the file") -> Document:
-    """The page of a saved lab.
+    """The page of a saved lab, in the language that it ran in.
 
     Args:
         result: what the file holds.
@@ -104,7 +107,8 @@ def lab_page(result: LabResult, *, name: str = "the file") -> Document:
         BoundbyError: ``damaged-file`` where a part is nothing that can be shown.
     """
     shown = read_demonstrations(result, name=name)
-    return lab_document(_title(result), result.timed_on, shown, quick=result.quick, smaller=result.smaller)
+    with in_language(result.language):
+        return lab_document(_title(result), result.timed_on, shown, quick=result.quick, smaller=result.smaller)
 
 
 def _title(result: LabResult) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import os.path
 import shlex
+from collections.abc import Sequence
 from itertools import pairwise
 
 from boundby.results.files import FORMATS, REPORT_FORMATS
@@ -52,6 +53,16 @@ def rerun_command(report: Report, output: str) -> str:
     else:
         command[place] = output
     return _joined(["boundby", *command[1:]])
+
+
+def run_command_of(script: Sequence[str], output: str) -> str:
+    """The command that explains a script and keeps that in a file.
+
+    Args:
+        script: its path, or ``-m`` and a module's name, with its arguments; empty for boundby's own.
+        output: the file.
+    """
+    return _joined(["boundby", "run", "-o", output, *script])
 
 
 def saved_command(report: Report, file: str) -> str:

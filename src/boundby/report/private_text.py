@@ -66,6 +66,21 @@ _PLAIN_FINDINGS = frozenset(
         "threads-over-cores",
     }
 )
+# Remedies whose reasons hold numbers alone.
+_PLAIN_REASONS = frozenset(
+    {
+        "allocator",
+        "batch-x2",
+        "bf16-autocast",
+        "channels-last",
+        "fused-optimizer",
+        "inference-mode",
+        "launch",
+        "matmul-precision",
+        "recompute",
+        "sparse-gradients",
+    }
+)
 _OWN_OPS = re.compile(r"(aten|prims|quantized|quantized_decomposed|mkldnn|mkldnn_prepacked|inductor)(\.|::)\w[\w.]*")
 _NO_NAME = frozenset({"(none)", "(unknown)"})
 _COMMANDS = frozenset({"run", "try"})
@@ -75,7 +90,8 @@ def without_private_text(report: Report) -> Report:
     """The report with files called ``file 1``, modules ``module 1``, ops of the user's own ``op 1``, and no code.
 
     Numbers, shapes, the machine and the names of torch's own ops stay. So do the verdict, its evidence, and findings
-    whose words are numbers; of other findings and of remedies, what could name something of the script is left out.
+    whose words are numbers, and reasons of remedies that are; of other findings and remedies, what could name something
+    of the script is left out.
 
     Args:
         report: what to show to others; it is not changed.
@@ -93,6 +109,9 @@ def without_private_text(report: Report) -> Report:
                 finding["message"], finding["advice"] = original["message"], original["advice"]
             else:
                 finding["message"] = tr("left out, since its words could name something of the script")
+    for remedy, original in zip(cleaned["remedies"], plain["remedies"], strict=True):
+        if original["name"] in _PLAIN_REASONS and original["predicted"] is not None:
+            remedy["predicted"]["reason"] = original["predicted"]["reason"]
     return msgspec.convert(cleaned, Report)
 
 

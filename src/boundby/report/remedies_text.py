@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from boundby.report.page import bullets, heading, indented
@@ -14,6 +16,7 @@ from boundby.report.remedy_words import (
     is_dismissed,
     is_tried,
     is_unclear,
+    is_without_result,
     measured_parts,
     threshold,
     times,
@@ -44,7 +47,7 @@ def render_remedies(
     tried = [one for one in remedies if is_tried(one)]
     if tried:
         yield heading(tried_title(remedies), tr("times as fast; measured in turns with the script as it is"))
-        yield bullets([(_paragraph(one, unicode=unicode), f"  {advice(one)}") for one in tried], mark_width=_MARK_WIDTH)
+        yield _bullets([(_paragraph(one, unicode=unicode), f"  {advice(one)}") for one in tried])
     rest = [one for one in remedies if one not in tried]
     if rest:
         if tried:
@@ -71,12 +74,18 @@ def past_trials_sentence(past: PastTrials | None) -> str:
 def _untried(rest: Sequence[Remedy], *, unicode: bool) -> Iterator[RenderableType]:
     items = [(_paragraph(one, unicode=unicode), f"  {advice(one)}") for one in rest if not is_dismissed(one)]
     if items:
-        yield bullets(items, mark_width=_MARK_WIDTH)
+        yield _bullets(items)
     for word in (tr("unlikely"), tr("skip")):
         dismissed = [one for one in rest if is_dismissed(one) and advice(one) == word]
         if dismissed:
             mark = f"  {word}"
-            yield bullets([(_listed(dismissed, unicode=unicode), mark)], mark_width=_MARK_WIDTH, style="dim")
+            yield _bullets([(_listed(dismissed, unicode=unicode), mark)], style="dim")
+
+
+def _bullets(items: Sequence[tuple[Text, str]], *, style: str = "") -> Table:
+    """Paragraphs behind their marks, with a blank also behind the longest of these."""
+    width = max(_MARK_WIDTH, *(cell_len(mark) + 1 for _, mark in items))
+    return bullets(items, mark_width=width, style=style)
 
 
 def _listed(dismissed: Sequence[Remedy], *, unicode: bool) -> Text:
@@ -98,7 +107,7 @@ def _paragraph(remedy: Remedy, *, unicode: bool) -> Text:
         parts = [times(remedy.predicted), remedy.predicted.reason, *to_do(remedy)]
     else:
         parts = [tr("not predicted: {why}", why=remedy.why)]
-    told = tr("{parts}.", parts=tr("; ").join(parts))
+    told = tr("{parts}.", parts=tr("; ").join(part for part in parts if part))
     text.append(clean(tr(": {told}", told=told), unicode=unicode), style="not bold")
     return text
 
@@ -106,11 +115,13 @@ def _paragraph(remedy: Remedy, *, unicode: bool) -> Text:
 def _measured_parts(remedy: Remedy, measured: Measured, *, unicode: bool) -> Iterator[str]:
     if remedy.took_effect is False:
         pass  # the times of two equal runs are no result of the remedy
+    elif is_without_result(measured):
+        yield tr("no result: the turns were too unsteady")
     elif is_unclear(measured):
         yield tr("measured, but {unclear}", unclear=times(measured))
     else:
         yield tr("{times} measured", times=times(measured))
-    if remedy.predicted is not None and remedy.held is not None:
+    if remedy.predicted is not None and remedy.held is not None and not is_without_result(measured):
         expected = times(remedy.predicted)
         yield (
             tr("as predicted ({times})", times=expected)

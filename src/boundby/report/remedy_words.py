@@ -16,6 +16,8 @@ _SAME_MEMORY = (0.9, 1.1)
 _MUCH_WAITED = 0.05
 # An interval whose ends are further apart than this holds no figure worth telling.
 _UNCLEAR = 3.0
+# One whose ends are further apart than this, on both sides of no change, is no result at all.
+_NO_RESULT = 10.0
 _LEAST_RATIO = 0.01
 # Relative differences below this are the last bits of fp32, whatever their figure.
 _LEAST_DIFFERENCE = 1e-6
@@ -63,7 +65,11 @@ def trials_sentence(remedies: Sequence[Remedy]) -> str:
     count = len(tried)
     if best is not None:
         return tr("Measured best: {name}, {times} as fast.", name=best.name, times=times(best.measured))
-    results = [one for one in tried if one.measured is not None and one.took_effect is not False]
+    results = [
+        one
+        for one in tried
+        if one.measured is not None and one.took_effect is not False and not is_without_result(one.measured)
+    ]
     unclear = sum(one.advice == "unknown" for one in results)
     if not results:
         return trn("The trial gave no result.", "None of {count} trials gave a result.", count)
@@ -90,6 +96,8 @@ def times(speed: Predicted | Measured | None) -> str:
     if speed is None:
         return tr("unknown")
     value, low, high = (_ratio(one) for one in (speed.speedup, speed.low, speed.high))
+    if is_without_result(speed):
+        return tr("no result") if isinstance(speed, Measured) else tr("unclear")
     if is_unclear(speed):
         return tr("unclear ({low}-{high}x)", low=low, high=high)
     return f"{value}x ({low}-{high})"
@@ -98,6 +106,11 @@ def times(speed: Predicted | Measured | None) -> str:
 def is_unclear(speed: Predicted | Measured | Interval) -> bool:
     """Whether the interval is so wide that a figure within it would only mislead."""
     return speed.high > _UNCLEAR * speed.low
+
+
+def is_without_result(speed: Predicted | Measured | Interval) -> bool:
+    """Whether the interval is so wide, from far slower to far faster, that not even its ends are worth telling."""
+    return speed.low < 1.0 < speed.high and speed.high > _NO_RESULT * speed.low
 
 
 def _ratio(value: float) -> str:

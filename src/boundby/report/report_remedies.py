@@ -13,6 +13,7 @@ from boundby.report.remedy_words import (
     effect,
     is_dismissed,
     is_tried,
+    is_without_result,
     measured_parts,
     threshold,
     times,
@@ -41,9 +42,9 @@ def remedies_section(report: Report) -> Section | None:
 def _blocks(report: Report) -> Iterator[Block]:
     remedies = report.remedies
     known = [
-        replace(one, measured=None) if one.took_effect is False else one  # what changed nothing has no result
+        replace(one, measured=None) if not _has_result(one) else one
         for one in remedies
-        if one.predicted is not None or (one.measured is not None and one.took_effect is not False)
+        if one.predicted is not None or _has_result(one)
     ]
     if known:
         yield _chart(known)
@@ -52,6 +53,11 @@ def _blocks(report: Report) -> Iterator[Block]:
     if any(told):
         yield Bullets(items=tuple(text for text in told if text))
     yield Paragraph(text=followed(threshold(), past_trials_sentence(report.past_trials)), note=True)
+
+
+def _has_result(remedy: Remedy) -> bool:
+    """Whether a trial gave a figure to draw: what changed nothing has none, nor have turns that were too unsteady."""
+    return remedy.measured is not None and remedy.took_effect is not False and not is_without_result(remedy.measured)
 
 
 def _chart(remedies: Sequence[Remedy]) -> Chart:
@@ -129,6 +135,8 @@ def _told(remedy: Remedy) -> str:
     """A remedy's reason, costs and what to change, as sentences; empty where there is nothing to add to the table."""
     if remedy.measured is not None:
         parts = list(measured_parts(remedy, remedy.measured))
+        if remedy.took_effect is not False and is_without_result(remedy.measured):
+            parts.insert(0, tr("no result: the turns were too unsteady"))
     elif remedy.failed:
         parts = [tr("the trial gave no result: {why}", why=remedy.failed), *effect(remedy)]
     elif remedy.predicted is not None:

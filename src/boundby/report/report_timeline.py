@@ -27,8 +27,6 @@ def _blocks(report: Report) -> Iterator[Block]:
     yield _chart(report)
     yield _table(report)
     note = tr("A step as it was watched, less the cost of the watching; pauses under 1% of it belong to their stretch.")
-    if report.split.input.value >= _SOME_INPUT:
-        note += " " + tr("Waiting for a DataLoader is not on it.")
     yield Paragraph(text=note, note=True)
 
 
@@ -46,10 +44,21 @@ def _chart(report: Report) -> Chart:
     return Chart(
         name="timeline",
         title=tr("One step by phase"),
-        summary=tr("A step of {time} as it was watched: {phases}.", time=format_time(total), phases=told),
+        summary=_summary(report, total, told),
         x=Axis(name=tr("time"), unit="s"),
         y=Axis(name="", scale="category", categories=tuple(map(phase_name, seen))),
         bars=tuple(_bar(one, look) for one in spans),
+    )
+
+
+def _summary(report: Report, total: float, phases: str) -> str:
+    """How long the drawn step is and its phases; it is shorter than the report's where that waits for its input."""
+    if report.split.input.value < _SOME_INPUT:
+        return tr("A step of {time} as it was watched: {phases}.", time=format_time(total), phases=phases)
+    return tr(
+        "A step as it was watched takes {time} beside its wait for a DataLoader, which is not drawn: {phases}.",
+        time=format_time(total),
+        phases=phases,
     )
 
 

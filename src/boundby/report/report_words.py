@@ -28,6 +28,7 @@ _MOST_KINDS = 4
 # Lines that leave less than the rest of a step need no word about it.
 _NEARLY_ALL, _SOME = 0.9, 0.005
 _ENDED = ("script-failed", "trials-interrupted")
+_ENDS = (".", "!", "?")
 _LONGEST_NAME = 60
 _LONGEST_PATH = 60
 _LAST_PARTS = 2
@@ -324,6 +325,13 @@ def modelled_text(report: Report, name_of: Callable[[str], str]) -> str:
     shown = listed(names[:_MOST_PARTLY])
     if len(names) > _MOST_PARTLY:
         shown = trn("{names} and {count} more", "{names} and {count} more", len(names) - _MOST_PARTLY, names=shown)
+    if not has_shares(report.reconciliation) or all(one.share is None for one in partly):
+        return tr(
+            "Every op that was seen has a cost rule; by their bytes alone, since what the function itself costs is not "
+            "measured on this machine, are modelled: {names}. What they take beyond that is unexplained; how much of "
+            "the step that is, is not known.",
+            names=shown,
+        )
     return tr(
         "Every op that was seen has a cost rule; by their bytes alone, since what the function itself costs is not "
         "measured on this machine, are modelled: {names}. What of their {share} of the step is beyond that is "
@@ -372,7 +380,8 @@ def followed(*sentences: str) -> str:
     said = [one for one in sentences if one]
     found = said[0] if said else ""
     for one in said[1:]:
-        found = tr("{first} {then}", first=found, then=one)
+        # A sentence may be an English one, kept from another run, in whatever language the rest is.
+        found = f"{found} {one}" if found.endswith(_ENDS) else tr("{first} {then}", first=found, then=one)
     return found
 
 

@@ -7,12 +7,18 @@ from collections.abc import Iterator
 from boundby.results.interval import Interval
 from boundby.results.language import tr, trn
 from boundby.results.machine import Finding
-from boundby.results.scaling import LawValue, Projection, Scaling, ScalingPoint, UslFit
+from boundby.results.scaling import AmdahlFit, LawValue, Projection, Scaling, ScalingPoint, UslFit
 from boundby.results.units import format_percent, format_percent_range, format_time_band
 from boundby.scaling.summary import LARGEST_MISS, describes, unit_words
 
 # A band of at most this share of its time is shown with three digits.
 _NARROW_BAND = 0.1
+
+# A share of the time on one worker below this, and of that on the most below the other, is none where it may be 0.
+_NO_SHARE = 5e-4
+_NO_SHARE_AT_MOST = 0.01
+# A miss below this would read 0.0%.
+_NO_MISS = 5e-4
 
 NOTHING = "-"
 
@@ -53,18 +59,28 @@ def _sentence(scaling: Scaling) -> str:
             workers=workers_text(scaling, most.workers),
             speedup=times(most.speedup),
         )
-    first = tr(
-        "{workers} are {speedup} as fast as one: {share} of the time does not get shorter.",
-        workers=workers_text(scaling, most.workers),
-        speedup=times(most.speedup),
-        share=share_band(law.serial_share),
-    )
+    values = {"workers": workers_text(scaling, most.workers), "speedup": times(most.speedup)}
+    if no_loss(law) and law.serial_share.high <= 0:
+        first = tr("{workers} are {speedup} as fast as one: no loss seen.", **values)
+    elif no_loss(law):
+        first = tr(
+            "{workers} are {speedup} as fast as one: no loss seen, and at most {share} of the time does not get "
+            "shorter.",
+            share=_few_digits(law.serial_share.high),
+            **values,
+        )
+    else:
+        first = tr(
+            "{workers} are {speedup} as fast as one: {share} of the time does not get shorter.",
+            share=share_band(law.serial_share),
+            **values,
+        )
     further = scaling.projections[0] if scaling.projections else None
     if further is None:
         return first
     if universal_is_better(scaling) and further.usl is not None and scaling.usl is not None:
         then = _universal_sentence(scaling, further, scaling.usl)
-    elif law.limit is None:
+    elif law.limit is None or no_loss(law):
         then = tr("By Amdahl's law nothing limits how much more would help; such a law holds only so far.")
     else:
         then = tr(
@@ -90,6 +106,12 @@ def _universal_sentence(scaling: Scaling, further: Projection, fit: UslFit) -> s
         peak=number(fit.peak_workers, 2),
         unit=unit_words(scaling.unit),
     )
+
+
+def no_loss(law: AmdahlFit) -> bool:
+    """Whether the serial share is none as far as one can see: it may be 0, and is near it at the most workers too."""
+    share = law.serial_share
+    return share.low <= 0 and share.value < _NO_SHARE and law.share_at_most.value < _NO_SHARE_AT_MOST
 
 
 def universal_is_better(scaling: Scaling) -> bool:
@@ -130,12 +152,16 @@ def facts(scaling: Scaling) -> Iterator[tuple[str, str]]:
         if law.freedom == 0:
             checked = tr("from one speed-up; nothing is left to check the law with")
         else:
-            checked = tr(
-                "95% interval; the law misses no speed-up by more than {miss} (at {workers})",
-                miss=f"{law.largest_miss:.1%}",
-                workers=f"{law.missed_at:,}",
+            checked = (
+                tr("95% interval; the law meets every speed-up")
+                if law.largest_miss < _NO_MISS
+                else tr(
+                    "95% interval; the law misses no speed-up by more than {miss} (at {workers})",
+                    miss=f"{law.largest_miss:.1%}",
+                    workers=f"{law.missed_at:,}",
+                )
             )
-        yield tr("Serial share"), tr("{share}, {checked}", share=share_band(law.serial_share), checked=checked)
+        yield tr("Serial share"), tr("{share}, {checked}", share=_share_told(law), checked=checked)
         yield (
             tr("Limit"),
             tr(
@@ -162,13 +188,25 @@ def facts(scaling: Scaling) -> Iterator[tuple[str, str]]:
         yield tr("Target"), scaling.target
 
 
+def _share_told(law: AmdahlFit) -> str:
+    if not no_loss(law):
+        return share_band(law.serial_share)
+    if law.serial_share.high <= 0:
+        return tr("no loss seen")
+    return tr("no loss seen, at most {share}", share=_few_digits(law.serial_share.high))
+
+
 def usl_text(fit: UslFit, unit: str) -> str:
     """Both parts, and where the peak is."""
-    parts = tr(
-        "contention {contention}, coherence {coherence}; misses no speed-up by more than {miss}",
-        contention=share_band(fit.contention),
-        coherence=share_band(fit.coherence),
-        miss=f"{fit.largest_miss:.1%}",
+    values = {"contention": share_band(fit.contention), "coherence": share_band(fit.coherence)}
+    parts = (
+        tr("contention {contention}, coherence {coherence}; meets every speed-up", **values)
+        if fit.largest_miss < _NO_MISS
+        else tr(
+            "contention {contention}, coherence {coherence}; misses no speed-up by more than {miss}",
+            miss=f"{fit.largest_miss:.1%}",
+            **values,
+        )
     )
     if fit.peak_workers is None:
         peak = tr("no peak")
@@ -182,7 +220,7 @@ def usl_text(fit: UslFit, unit: str) -> str:
             low=low,
             high=high,
         )
-    return f"{parts}; {peak}"
+    return tr("; ").join((parts, peak))
 
 
 def point_head(scaling: Scaling) -> tuple[str, ...]:
@@ -272,7 +310,7 @@ def _one(scaling: Scaling) -> str:
 def limit_text(scaling: Scaling) -> str:
     """The speed-up of endless workers with its ends."""
     law = scaling.amdahl
-    if law is None or law.limit is None:
+    if law is None or law.limit is None or no_loss(law):
         return tr("no limit seen")
     low = NOTHING if law.limit_low is None else number(law.limit_low, 2)
     high = tr("no end") if law.limit_high is None else number(law.limit_high, 2)
@@ -293,17 +331,21 @@ def times(value: Interval) -> str:
         text, low, high = (number(one, digits) for one in ends)
         if len({text, low, high}) == apart:
             break
-    return f"{text}x" if low == high else f"{text}x ({low}-{high})"
+    return f"{text}x" if low == high else tr("{value} ({note})", value=f"{text}x", note=f"{low}-{high}")
 
 
 def share_text(share: float) -> str:
     """A share with the digits that tell 0.01% from none."""
-    return f"{100 * share:.3g}%"
+    return f"{100 * share + 0.0:.3g}%"  # and no -0%
+
+
+def _few_digits(share: float) -> str:
+    return share_text(share) if 0 < share < 1e-2 else format_percent(share)
 
 
 def share_band(value: Interval) -> str:
     """A share with its band; one beyond 0 and 1 as it is."""
-    text = share_text(value.value) if 0 < value.value < 1e-2 else format_percent(value.value)
+    text = _few_digits(value.value)
     if value.low == value.high:
         return text
     if value.high < 1e-2 and value.low >= 0:
@@ -313,7 +355,8 @@ def share_band(value: Interval) -> str:
             low=share_text(value.low),
             high=share_text(value.high),
         )
-    return f"{text} ({format_percent_range(value.low, value.high)})"
+    ends = format_percent_range(value.low, value.high)
+    return text if ends == text else tr("{value} ({note})", value=text, note=ends)
 
 
 def number(value: float, digits: int = 3) -> str:

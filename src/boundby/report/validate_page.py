@@ -11,6 +11,7 @@ from rich.text import Text
 from boundby.llm.lacking import Lack, lacks
 from boundby.llm.validate import Compared, Kind, Skipped, Summary, summaries, summarise
 from boundby.report.page import bullets, heading, indented, page_width, render_page
+from boundby.report.report_words import followed
 from boundby.report.safe_text import clean, elide
 from boundby.results.language import tr, trn
 from boundby.results.units import format_percent, format_time
@@ -135,7 +136,7 @@ def lack_text(lack: Lack) -> str:
     said = trn("{count} row", "{count} rows", len(lack.rows))
     low, high = f"{min(errors):+.0%}", f"{max(errors):+.0%}"
     span = low if low == high else tr("{low} to {high}", low=low, high=high)
-    return " ".join((f"{name} ({said}, {span}):", *lack.reasons))
+    return followed(tr("{row} ({rows}, {span}):", row=name, rows=said, span=span), *lack.reasons)
 
 
 def _span(values: Sequence[float]) -> str:

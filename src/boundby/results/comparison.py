@@ -3,7 +3,7 @@
 History of the schema ``boundby.comparison``:
 
 * version 1: the first; ``kind`` is ``reports`` or ``machines``. Added since, with a default: ``trials``,
-  ``against`` of a share.
+  ``against`` and ``unclear`` of a share.
 
 A ratio is always b over a, of the quantity as its unit says it: 1.3 of a time is slower, 1.3 of a rate is faster.
 ``differs`` is None where too little is known to tell.
@@ -98,7 +98,9 @@ class ShareChange:
 
     ``differs`` where the bands lie apart by more than shares are told to and than two runs of one program differ by,
     and, if the seconds went against the work that is counted exactly (bytes, products, pointwise FLOPs), these lie
-    apart too, by more than the two runs are told apart by; ``against`` says so then.
+    apart too, by more than the two runs are told apart by; ``against`` says so then. ``unclear`` where it cannot be
+    told whether they differ: the runs were too disturbed to compare, or the bands too wide for how far the shares lie
+    apart.
     """
 
     name: str
@@ -108,6 +110,7 @@ class ShareChange:
     b_s: float
     differs: bool
     against: Against | None = None
+    unclear: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,7 +157,8 @@ class ScriptFacts:
     """What was seen of the script's own objects and settings while a step was watched; None is unknown.
 
     ``parameter_dtypes`` are torch's names of the dtypes of what is trained, or of the outermost module's parameters.
-    ``forward_path`` and ``forward_line`` are of the line that calls it first.
+    ``forward_path`` and ``forward_line`` are of the line that calls it first. ``linear_shapes`` are (outputs,
+    inputs) of the weights of linear layers in outermost modules.
     """
 
     optimizers: tuple[OptimizerFacts, ...] = ()
@@ -173,3 +174,4 @@ class ScriptFacts:
     parameter_dtypes: tuple[str, ...] = ()
     forward_path: str | None = None
     forward_line: int | None = None
+    linear_shapes: tuple[tuple[int, ...], ...] | None = None

@@ -26,7 +26,7 @@ MOST_SAMPLES = 240
 # What a share is told to: two that lie no further apart cannot be told apart.
 SHARE_RESOLUTION = 0.001
 # Beyond this factor between watched and bare steps, what was seen of the one says nothing of the other.
-FARTHEST_OFF = 2.0
+LEAST_SEEN, MOST_SEEN = 0.5, 1.5
 
 Bound = Literal["overhead", "memory", "compute", "input", "mixed", "unknown"]
 SHARES = ("overhead", "memory", "matmul", "pointwise", "input", "unexplained")
@@ -34,7 +34,7 @@ SHARES = ("overhead", "memory", "matmul", "pointwise", "input", "unexplained")
 
 def adds_up(reconciliation: Interval | None) -> bool:
     """Whether watched and bare steps are alike enough for a verdict; True where that is not known."""
-    return reconciliation is None or 1 / FARTHEST_OFF <= reconciliation.value <= FARTHEST_OFF
+    return reconciliation is None or LEAST_SEEN <= reconciliation.value <= MOST_SEEN
 
 
 # Page faults that at their ceiling would take more than so many times the allocation share took less each, or were not
@@ -47,7 +47,7 @@ def has_shares(reconciliation: Interval | None) -> bool:
 
     Where they took far less, the rest of the step is unexplained, and the shares of what was seen hold.
     """
-    return reconciliation is None or reconciliation.value <= FARTHEST_OFF
+    return reconciliation is None or reconciliation.value <= MOST_SEEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,8 @@ class StepResult:
 class Split:
     """The step's whole wall time divided; the values sum to 1.
 
-    Where watched steps took over twice as long as bare ones, all but ``input`` is ``unexplained``, and every band is as
-    wide as it can be: nothing is known.
+    Where watched steps took over 1.5 times as long as bare ones, all but ``input`` is ``unexplained``, every band is
+    as wide as it can be: nothing is known.
     """
 
     overhead: Interval

@@ -66,7 +66,7 @@ def read_rows(data: bytes, *, name: str) -> tuple[Given, ...]:
         name: what to call the file in an error.
 
     Raises:
-        BoundbyError: ``bad-speedups``.
+        BoundbyError: ``bad-speedups``, or ``unknown-schema`` for another file of boundby's.
     """
     if len(data) > MOST_BYTES:
         _refuse(tr("{name} has {number} bytes, more than any list of speed-ups", name=name, number=f"{len(data):,}"))
@@ -149,8 +149,19 @@ def _given(count: str, value: str, *, unit_s: float | None = None, low: str = ""
     scale = _UNITS.get(unit, unit_s)
     middle = _written(number[0])
     if low.strip() or high.strip():
-        ends = [_written(end.strip()).value for end in (low, high) if end.strip()]
-        middle = interval(middle.value, min(middle.value, *ends), max(middle.value, *ends))
+        least = _written(low.strip()).value if low.strip() else middle.value
+        most = _written(high.strip()).value if high.strip() else middle.value
+        if not least <= middle.value <= most:
+            _refuse(
+                tr(
+                    "{value} is not within its band, {low} to {high}",
+                    value=number[0],
+                    low=f"{least:g}",
+                    high=f"{most:g}",
+                ),
+                tr("Give low and high so that the value lies between them, or leave them out."),
+            )
+        middle = interval(middle.value, least, most)
     if not (middle.value > 0 and math.isfinite(middle.value)):
         _refuse(tr("{text} at {workers} workers is not positive and finite", text=text, workers=workers))
     if middle.low <= 0:
@@ -187,7 +198,9 @@ def _from_json(text: str, name: str) -> tuple[Given, ...]:
         # Numbers are kept as they are written, for their digits.
         content: Any = msgspec.json.decode(text, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
         if isinstance(content, Mapping):
-            return tuple(_given(count, _raw(value)) for count, value in content.items())
+            if "schema" in content:
+                _refuse_schema(_raw(content["schema"]), name)
+            return tuple(_at(name, count, _raw(value)) for count, value in content.items())
         return tuple(
             _from_item(item, tr("{name}, item {number}", name=name, number=number))
             for number, item in enumerate(content, start=1)
@@ -196,13 +209,22 @@ def _from_json(text: str, name: str) -> tuple[Given, ...]:
         _refuse(tr("{name} is no JSON: {error}", name=name, error=error))
 
 
+def _refuse_schema(schema: str, name: str) -> NoReturn:
+    raise BoundbyError(
+        "unknown-schema",
+        tr("{name} has the schema {schema}, and holds no speed-ups.", name=name, schema=f"{schema[:60]!r}"),
+        tr("Give a CSV or JSON file of speed-ups or times, or what `boundby scaling -o FILE.json` wrote."),
+        status=EXIT_USAGE,
+    )
+
+
 def _from_item(item: msgspec.Raw, place: str) -> Given:
     found: Any = msgspec.json.decode(item, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
     if isinstance(found, Mapping):
         return _from_row({key: _raw(value) for key, value in found.items()}, place)
     if len(found) != 2:
         _refuse(tr("{place} is no pair of workers and a speed-up", place=place))
-    return _given(_raw(found[0]), _raw(found[1]))
+    return _at(place, _raw(found[0]), _raw(found[1]))
 
 
 def _raw(value: msgspec.Raw) -> str:
@@ -221,14 +243,22 @@ def _from_row(row: Mapping[str, str | None], place: str) -> Given:
     low, high = cells.get("low", ""), cells.get("high", "")
     speedup = _first(cells, SPEEDUPS)
     if speedup is not None:
-        return _given(count, speedup, low=low, high=high)
+        return _at(place, count, speedup, low=low, high=high)
     time = next(((cells[key], scale) for key, scale in TIMES.items() if key in cells), None)
     if time is None:
         _refuse(
             tr("{place} has neither a speed-up nor a time", place=place),
             tr("Name one of: speedup, {names}.", names=", ".join(TIMES)),
         )
-    return _given(count, time[0], unit_s=time[1], low=low, high=high)
+    return _at(place, count, time[0], unit_s=time[1], low=low, high=high)
+
+
+def _at(place: str, count: str, value: str, *, unit_s: float | None = None, low: str = "", high: str = "") -> Given:
+    """A pair as ``_given`` reads it; what is wrong with it is told with its place."""
+    try:
+        return _given(count, value, unit_s=unit_s, low=low, high=high)
+    except BoundbyError as error:
+        _refuse(tr("{place}: {what}", place=place, what=error.message), error.advice)
 
 
 def _first(cells: Mapping[str, str], names: Iterable[str]) -> str | None:

@@ -86,7 +86,8 @@ def _of_points(points: Sequence[ScalingPoint], unit: str) -> list[Finding]:
             Finding(
                 code="scaling-oversubscribed",
                 message=tr(
-                    "{counts} threads are more than the usable cores", counts=", ".join(f"{count:,}" for count in over)
+                    "{counts} threads are more than the usable cores",
+                    counts=tr(", ").join(f"{count:,}" for count in over),
                 ),
                 advice=tr("They take turns on a core; no law was fitted to them."),
             )
