@@ -17,6 +17,7 @@ from boundby.machine.ranges import (
     denormals_flushed,
     flushed_denormals,
     flushed_factors,
+    flushing_mends,
     range_arguments,
     range_findings,
     range_probes,
@@ -249,6 +250,13 @@ def test_flushing_is_advised_for_what_it_mends():
     assert "does not mend" in some.advice
     (unasked,) = range_findings([*usual, *slow])
     assert "flush" not in unasked.advice.lower()
+
+
+@pytest.mark.parametrize(
+    ("factor", "flushed", "mends"), [(30.0, 1.2, True), (30.0, 5.0, True), (30.0, 20.0, False), (3.0, 1.6, False)]
+)
+def test_flushing_mends_what_is_mostly_gone_with_it(factor, flushed, mends):
+    assert flushing_mends(factor, flushed) is mends
 
 
 def test_what_flushing_does_is_tried_for_ranges_with_denormal_numbers():

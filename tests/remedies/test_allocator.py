@@ -43,7 +43,10 @@ def test_no_more_is_saved_than_the_split_has_for_fresh_memory(evidence, sample_r
     step = sample_report("memory").step.time_s.median
     dear = PageFaults(per_step=10_000, seconds_each=step / 5_000, time_s=2 * step)
     found = allocator.predict(evidence(dear, allocation=0.5))
-    assert found.speedup == found.high == pytest.approx(2.0)
+    assert found.speedup == pytest.approx(2.0)
+    # Faults that were in no op's window are among what nothing explains.
+    unexplained = sample_report("memory").split.unexplained.value
+    assert found.high == pytest.approx(1 / (0.5 - unexplained))
 
 
 @pytest.mark.parametrize("faults", [None, PageFaults(per_step=3, seconds_each=1e-6, time_s=3e-6)])

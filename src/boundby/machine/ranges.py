@@ -48,6 +48,8 @@ _CALLS = 3
 _LOOKS_SLOW = 1.5
 # What is this much slower when measured, bands aside, is told.
 SLOW_FACTOR = 2.0
+# Flushing mends what it makes this much quicker.
+_MOSTLY_MENDED = 4.0
 _FEWEST_WINDOWS = 4
 # Each takes a few milliseconds a round, so of many the slowest are measured.
 MOST_SLOW = 16
@@ -246,13 +248,30 @@ def flushed_factors(
         if place not in _DENORMAL_RANGES or function not in FUNCTIONS or ceiling.dtype not in MAKERS:
             continue
         dtype = ceiling.dtype
-        # Made before flushing, which would make zeros of them.
         usual = FUNCTIONS[function](function_arguments(data, _TRIED_ELEMENTS, dtype))
-        ranged = FUNCTIONS[function](range_arguments(data, _TRIED_ELEMENTS, dtype, known[place]))
+        arguments = range_arguments(data, _TRIED_ELEMENTS, dtype, known[place])
         with in_one_thread(), flushed_denormals() as flushed:
             if flushed:
+                # What a script computes is flushed when it is made: the function then meets zeros.
+                ranged = FUNCTIONS[function](_made_again(arguments))
                 factors[ceiling.name, dtype] = _fastest(ranged, clock) / max(1, _fastest(usual, clock))
     return factors
+
+
+def _made_again(arguments: Arguments) -> Arguments:
+    """The arguments as results of an op."""
+    fields = ("x", "y", "z", "positive", "small")
+    return replace(arguments, **{name: getattr(arguments, name) * 1.0 for name in fields})
+
+
+def flushing_mends(factor: float, flushed: float) -> bool:
+    """Whether flushing denormal numbers to zero takes most of what they cost a function.
+
+    Args:
+        factor: times as slow on them as usual.
+        flushed: the same when they are flushed.
+    """
+    return flushed < _LOOKS_SLOW or flushed <= factor / _MOSTLY_MENDED
 
 
 @contextmanager
@@ -340,7 +359,7 @@ def range_findings(
                     arguments=_arguments_words(slow[0][0].arguments or ""),
                     listed=listed,
                 ),
-                advice=_advice(place, [one for one, _ in slow], flushed or {}),
+                advice=_advice(place, slow, flushed or {}),
             )
         )
     return tuple(findings)
@@ -362,11 +381,14 @@ def _arguments_words(arguments: str) -> str:
     }.get(arguments, arguments)
 
 
-def _advice(place: str, slow: Sequence[Ceiling], flushed: Mapping[tuple[str, str], float]) -> str:
+def _advice(place: str, slow: Sequence[tuple[Ceiling, float]], flushed: Mapping[tuple[str, str], float]) -> str:
     if place not in _DENORMAL_RANGES:
         return tr("Keep such arguments from these functions where the result allows it, by clamping for example.")
-    mended = [one for one in slow if flushed.get((one.name, one.dtype or ""), math.inf) < _LOOKS_SLOW]
-    left = [one for one in slow if one not in mended]
+    mended: list[Ceiling] = []
+    left: list[Ceiling] = []
+    for one, factor in slow:
+        mends = flushing_mends(factor, flushed.get((one.name, one.dtype or ""), math.inf))
+        (mended if mends else left).append(one)
     advice = []
     if mended:
         advice.append(

@@ -41,9 +41,12 @@ def predict(evidence: Evidence) -> Prediction:
         return NotApplicable(tr("a step hardly touches fresh memory"))
     if faults.time_s is None:
         return CannotTell(tr("what a page fault costs here is not known"), change=_change())
-    # No more of a step than its split has for memory that is made anew.
-    most_s = evidence.report.overhead_parts.allocation * evidence.report.step.time_s.median
-    saved, least, most = (min(part * faults.time_s, most_s) for part in (1.0, LEAST_KEPT, MOST_KEPT))
+    # No more of a step than its split has for memory that is made anew, at most with what nothing explains on top: not
+    # all faults of a step were seen in the windows of its ops.
+    report = evidence.report
+    step, allocation = report.step.time_s.median, report.overhead_parts.allocation
+    saved, least = (min(part * faults.time_s, allocation * step) for part in (1.0, LEAST_KEPT))
+    most = min(MOST_KEPT * faults.time_s, (allocation + report.split.unexplained.value) * step)
     return predicted_from_saving(
         evidence.report,
         saved,

@@ -23,8 +23,6 @@ COMPUTES: Mapping[str, tuple[str, ...]] = {
     "_fused_adam_": ("sqrt", "mul", "add", "div", "addcdiv"),
     "_fused_adamw_": ("sqrt", "mul", "add", "div", "addcdiv"),
 }
-# Flushing mends where denormal numbers then take at most this many times as long as others.
-MENDED = 2.0
 # What the script's numbers most likely are; a step in another precision is not told from its report.
 DTYPE = "fp32"
 
@@ -44,7 +42,7 @@ def predict(evidence: Evidence) -> Prediction:
     Whether the script's numbers are denormal is not known from a report, so nothing is promised.
     """
     from boundby.machine.data import DataSource
-    from boundby.machine.ranges import denormals_flushed, flushed_factors, slow_ceilings
+    from boundby.machine.ranges import denormals_flushed, flushed_factors, flushing_mends, slow_ceilings
 
     slow = {
         ceiling.name: (ceiling, factor)
@@ -61,7 +59,7 @@ def predict(evidence: Evidence) -> Prediction:
     if denormals_flushed():
         return NotApplicable(tr("denormal numbers are flushed to zero already"))
     flushed = flushed_factors(DataSource(), evidence.machine.ceilings)
-    mended = [(one, factor) for one, factor in used if flushed.get((one.name, DTYPE), factor) <= MENDED]
+    mended = [(one, factor) for one, factor in used if flushing_mends(factor, flushed.get((one.name, DTYPE), factor))]
     if not mended:
         names = _names([one for one, _ in used])
         return NotApplicable(tr("denormal numbers slow {names} here, and flushing does not mend that", names=names))

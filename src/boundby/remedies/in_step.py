@@ -114,7 +114,7 @@ def replaced_rows(
     fewest = min(base_s, step)
     most = min(base_s / (1.0 - _unseen(report)), step)
     base, gone = (fewest + most) / 2.0, min(beside_s, step - most)
-    left = step - base * (1.0 - ratio.value) - gone / 2.0
+    left = step - base * (1.0 - ratio.value) - gone
     corners = [
         step - seconds * (1.0 - one) - beside
         for seconds, beside in ((fewest, 0.0), (most, gone))

@@ -15,6 +15,7 @@ from boundby.results.language import tr, trn
 
 NAME = "matmul-precision"
 CHANGES_NUMBERS = True
+GROUP = "precision"
 ENVIRONMENT: Mapping[str, str] = {}
 TOUCHES = frozenset({"model"})
 PRECISION = "medium"

@@ -34,6 +34,8 @@ BACKWARDS = (
 SMALLEST_TABLE_BYTES = 1 << 20
 # Sparse steps of the probe in a row: in the changed script no dense one comes between them that empties the caches.
 SPARSE_CALLS = 8
+# Giving a page back takes less than this part of what touching it does.
+FREEING = 0.25
 # A table in the probe: beyond the caches, as the script's own are together, and soon made.
 LARGEST_PROBED_BYTES = 48 << 20
 
@@ -146,10 +148,10 @@ def _predict_with(
 
 
 def _freeing_s(report: Report, weighted: Sequence[tuple[float, OpRow]]) -> float:
-    """The most that giving back the rows' fresh memory takes between ops (s): no more than touching it did."""
+    """The most that giving back the rows' fresh memory takes between ops (s)."""
     each = report.page_faults.seconds_each if report.page_faults is not None else None
     touching = sum(weight * row.faults for weight, row in weighted) * (each or 0.0)
-    return min(report.overhead_parts.host * report.step.time_s.median, touching)
+    return min(report.overhead_parts.host * report.step.time_s.median, FREEING * touching)
 
 
 def _several(step: Callable[[], object]) -> None:
@@ -161,7 +163,7 @@ def _stepper(facts: OptimizerFacts, shape: Shape, rows: int, *, sparse: bool) ->
     """A training step on one table alone."""
     import torch
 
-    table = torch.zeros(shape).requires_grad_()
+    table = torch.full(shape, 0.5).requires_grad_()
     generator = torch.Generator().manual_seed(1)
     # Each step looks up other rows.
     turns = itertools.cycle([torch.randint(0, shape[0], (rows,), generator=generator) for _ in range(SPARSE_CALLS)])
@@ -180,6 +182,10 @@ def _stepper(facts: OptimizerFacts, shape: Shape, rows: int, *, sparse: bool) ->
         torch.nn.functional.embedding(next(turns), table, sparse=sparse).backward(gradient)
         optimizer.step()
 
+    step()
+    for one in optimizer.state[table].values():
+        if torch.is_tensor(one) and one.shape == table.shape and not one.is_sparse:
+            one.fill_(1e-3)  # zeros are no memory until they are written, as after some steps all of them are
     return step
 
 
