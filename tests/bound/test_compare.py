@@ -153,6 +153,25 @@ def test_a_probe_that_the_step_does_not_use_moves_nothing() -> None:
     assert "probes-moved" not in codes(found)
 
 
+def test_another_state_of_the_machine_is_not_put_down_to_the_code() -> None:
+    overhead = [site(pointwise_cost(1), "aten.add.Tensor", line=1, code="x + 1")] * 20
+
+    def found(memory: float, threads: int, seconds: float = 1.3e-4) -> ReportComparison:
+        anchors = [reading(memory=memory), reading(memory=memory)]
+        a, b = run(1e-4, sites=overhead, anchors=[reading(), reading()]), run(seconds, sites=overhead, anchors=anchors)
+        return compared(*(replace(one, step=replace(one.step, threads=threads)) for one in (a, b)))
+
+    for memory in (1.5e-3, 0.7e-3):
+        moved = found(memory, 2)
+        assert moved.time.differs is False
+        assert moved.time.noise.told_apart > 0.3
+        assert "probes-moved" in codes(moved)
+        assert found(memory, 2, 2e-4).time.differs is True
+        # One thread waits for no other.
+        assert found(memory, 1).time.differs is True
+    assert found(1.1e-3, 2).time.differs is True
+
+
 def test_a_difference_that_no_limit_explains_is_doubted() -> None:
     # Their floors are a few microseconds: nearly all of both steps is unexplained.
     assert "difference-unexplained" in codes(compared(run(), run(2e-3)))

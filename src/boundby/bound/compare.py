@@ -35,6 +35,8 @@ from boundby.timing.statistics import FEWEST_SAMPLES, Ratio, compare_medians, me
 BETWEEN_RUNS = 0.06
 # By how much the probes have to move before it is worth telling.
 PROBES_MOVED = 1.1
+# From where on main memory's probes tell two states of a machine apart.
+STATES_APART = 1.25
 # A difference is unexplained where more than this share of it is.
 MOSTLY = 2 / 3
 # "No difference" says little where only ones above this would have been told, and nothing of shares that lie so far
@@ -156,6 +158,7 @@ def _compare_times(a: Report, b: Report) -> TimeChange:
     moved = _machine_ratio(a, b)
     # What the machine may have done is nothing that the code did: the interval holds both with and without it.
     by_machine = 1.0 if moved is None else moved
+    half += math.log(_state_ratio(a, b))
     left_a, left_b = (1.0 - _disturbance(report) for report in (a, b))
     ratio = interval(
         value,
@@ -227,6 +230,21 @@ def _machine_ratio(a: Report, b: Report) -> float | None:
     # What is not explained moves as the rest does, for all one knows.
     still = (a.split.input.value + b.split.input.value) / 2
     return math.exp((1 - still) * sum(weight / moving * changes[probe] for probe, weight in weights.items()))
+
+
+def _state_ratio(a: Report, b: Report) -> float:
+    """How many times as long a step may take for the machine's state alone; 1 where that was the same, or is not known.
+
+    Where a host puts two virtual cores together or apart, main memory changes its speed at once and threads wait for
+    one another for longer or shorter, the one not by as much as the other: which way a step moves is not told.
+    """
+    if a.step.threads < 2 or a.step.threads != b.step.threads:
+        return 1.0
+    before, after = (report.step.anchors_s.get("memory") for report in (a, b))
+    if before is None or after is None or min(before.value, after.value) <= 0:
+        return 1.0
+    moved = max(before.value / after.value, after.value / before.value)
+    return min(moved, FASTEST_CHANGE) if moved >= STATES_APART else 1.0
 
 
 def _compare_totals(a: Counts, b: Counts) -> tuple[CountChange, ...]:
@@ -458,6 +476,16 @@ def _findings(
                     "the machine itself was {times} faster during {name}, by the probes of both runs, and the "
                     "interval allows for it",
                     **values,
+                ),
+                advice=tr("Run both again, one after the other, when nothing else is busy."),
+            )
+        elif (state := _state_ratio(a, b)) > 1.0:
+            yield Finding(
+                code="probes-moved",
+                message=tr(
+                    "main memory's speed moved by {times} between the runs: the machine was in another state, in which "
+                    "threads wait for one another for longer or shorter, and the interval allows for it",
+                    times=ratio_text(state),
                 ),
                 advice=tr("Run both again, one after the other, when nothing else is busy."),
             )
