@@ -92,9 +92,10 @@ def build_trace(
         found.append(
             Finding(
                 code="preempted",
-                message=tr(
-                    "{interrupted} of {all} timed steps were interrupted by other processes and are left out",
-                    interrupted=str(preempted),
+                message=trn(
+                    "{count} of {all} timed steps was interrupted by other processes and is left out",
+                    "{count} of {all} timed steps were interrupted by other processes and are left out",
+                    preempted,
                     all=str(preempted + undisturbed),
                 ),
                 advice=tr("Close other programs, or give the script a core of its own, to see steadier times."),

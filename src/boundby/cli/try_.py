@@ -158,7 +158,7 @@ def _check_wanted(wanted: Sequence[str]) -> None:
         raise BoundbyError(
             "advice-only",
             tr("there is nothing to try: {names} cannot be applied to a script from outside", names=", ".join(advice)),
-            tr("`boundby run` says what it should do for a script, and what to change."),
+            tr("`boundby run` lists it where it should help, with what to change."),
             status=EXIT_USAGE,
         )
     for name in advice:

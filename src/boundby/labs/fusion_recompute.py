@@ -74,15 +74,15 @@ def _passes_table(found: Found) -> LabTable:
 
 def _times_table(found: Found) -> LabTable:
     return LabTable(
-        caption=tr("Time of forward and backward"),
-        head=(tr("function"), tr("op by op"), tr("one kernel each"), tr("median"), tr("median of one kernel each")),
+        caption=tr("Time of forward and backward, medians of the rounds"),
+        head=(tr("function"), tr("op by op"), tr("one kernel each"), tr("fastest"), tr("fastest of one kernel each")),
         rows=tuple(
             (
                 way.label,
-                format_time(way.eager.fastest_s),
-                _missing(found) if way.fused is None else format_time(way.fused.fastest_s),
                 format_time(way.eager.median_s),
-                "" if way.fused is None else format_time(way.fused.median_s),
+                _missing(found) if way.fused is None else format_time(way.fused.median_s),
+                format_time(way.eager.fastest_s),
+                "" if way.fused is None else format_time(way.fused.fastest_s),
             )
             for way in found.ways
         ),

@@ -106,7 +106,7 @@ def _paragraph(remedy: Remedy, *, unicode: bool) -> Text:
     elif remedy.predicted is not None:
         parts = [times(remedy.predicted), remedy.predicted.reason, *to_do(remedy)]
     else:
-        parts = [tr("not predicted: {why}", why=remedy.why)]
+        parts = [tr("not predicted: {why}", why=remedy.why) if remedy.why else tr("not predicted")]
     told = tr("{parts}.", parts=tr("; ").join(part for part in parts if part))
     text.append(clean(tr(": {told}", told=told), unicode=unicode), style="not bold")
     return text
