@@ -59,8 +59,8 @@ def pair_places(a: Sequence[Place], b: Sequence[Place]) -> list[tuple[int | None
 def compare_lines(a: Report, b: Report, *, told_apart: float | None) -> tuple[LineChange, ...] | None:
     """Lines whose time changed by more than it is doubted, and by more than a hundredth of the step.
 
-    The less the watched steps are like the bare ones, the more it is doubted; too far from them no
-    line is compared, and the result is None.
+    The less the watched steps are like the bare ones, the more it is doubted; too far from them no line is
+    compared, and the result is None.
 
     Args:
         a: the report that is compared with.

@@ -12,8 +12,7 @@ from boundby.cli.report_files import check_confidential, check_shown, confidenti
 from boundby.report.page_files import PAGE_FORMATS, check_output, encoded_page
 from boundby.results.errors import BoundbyError
 from boundby.results.files import decode_header, write_new
-from boundby.results.lab import in_language
-from boundby.results.language import tr
+from boundby.results.language import in_language, tr
 
 if TYPE_CHECKING:
     from boundby.report.document import Document

@@ -10,8 +10,8 @@ from boundby.report.document import Document
 from boundby.report.lab_document import lab_document
 from boundby.report.lab_text import Paper, render_demonstration, render_opening
 from boundby.results.errors import BoundbyError
-from boundby.results.lab import LabDemonstration, LabPart, LabResult, in_language
-from boundby.results.language import tr
+from boundby.results.lab import LabDemonstration, LabPart, LabResult
+from boundby.results.language import in_language, tr
 
 
 def saved_demonstration(demonstration: Demonstration) -> LabDemonstration:

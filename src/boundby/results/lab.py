@@ -9,13 +9,11 @@ A change that an older boundby could misread raises VERSION; a version that is n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from boundby.results.documents import decode_document, encode_document
-from boundby.results.language import LANGUAGES, choose_language, language, tr
+from boundby.results.language import tr
 from boundby.results.machine import MachineDescription
 from boundby.results.report import Tool
 
@@ -101,18 +99,6 @@ class LabResult:
     title: str = ""
     timed_on: str = ""
     smaller: bool = True
-
-
-@contextmanager
-def in_language(name: str) -> Iterator[None]:
-    """Within it, texts are in the language ``name``; one that is not known leaves the language as it is."""
-    before = language()
-    if name in LANGUAGES:
-        choose_language(name)
-    try:
-        yield
-    finally:
-        choose_language(before)
 
 
 def encode_lab(result: LabResult) -> bytes:

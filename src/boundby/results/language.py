@@ -6,7 +6,8 @@ JSON keys, codes and the words of the command line are never translated. Nothing
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,3 +71,15 @@ def _catalogue(name: str) -> NullTranslations:
     import gettext
 
     return gettext.translation(DOMAIN, localedir=FOLDER, languages=[name], fallback=True)
+
+
+@contextmanager
+def in_language(name: str) -> Iterator[None]:
+    """Within it, texts are in the language ``name``; one that is not known leaves the language as it is."""
+    before = language()
+    if name in LANGUAGES:
+        choose_language(name)
+    try:
+        yield
+    finally:
+        choose_language(before)
