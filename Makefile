@@ -43,7 +43,7 @@ PYTEST := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 $(BIN)/python -m pytest
 # Two processes, each file's tests in one of them, in the order of tests/conftest.py; then by themselves the tests that
 # compare times, which other tests beside them would disturb.
 ALONE := tests/run/test_machine_option.py tests/run/test_run_findings.py tests/run/test_run_input.py \
-	tests/bound/test_compare_runs.py
+	tests/run/test_docs_tutorial.py tests/bound/test_compare_runs.py
 pytest: $(TEST_ENV)
 ifeq ($(strip $(PYTEST_ARGS)),)
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder $(ALONE:%=--ignore=%)
