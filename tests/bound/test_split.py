@@ -413,6 +413,12 @@ def test_a_step_that_took_far_longer_when_watched_has_no_shares():
     division = divide(waits, CEILINGS, FAULT_S)
     assert division.split.input.value == pytest.approx(0.03 / 0.061)
     assert_whole(division)
+    # Host code that prepares input was seen in watched steps alone: how much of a bare one it is lies in a wide band.
+    prepares = trace(step_s=[0.061] * 3, host_input_s=0.04, watched=(watched(1.26, 0.03),) * 3, **slow)
+    division = divide(prepares, CEILINGS, FAULT_S)
+    assert division.split.input.value == pytest.approx(0.04 / 0.061)
+    assert (division.split.input.low, division.split.input.high) == (0.0, 1.0)
+    assert_whole(division)
 
 
 @given(traces())

@@ -191,6 +191,20 @@ def test_silence_before_the_forward_pass_is_preparing_input():
     assert trace.host_input_s == pytest.approx(400e-6)  # not 50: too short; not 800: within the step's own work
 
 
+def test_clearing_gradients_before_the_forward_pass_prepares_no_input():
+    ops = ["aten::a", "aten::b"]
+    keys = [site_key("a", module=None, phase="other"), site_key("b")]
+    step = dataclasses.replace(lean(ops, [(50, 5), (400, 5)]), clearing_at=[(1, 150 * US)])
+    trace = joined(Recorded(timed_s=[1.0], lean=[step], attributed=[attributed(ops)]), keys)
+    assert trace.host_input_s == pytest.approx(250e-6)
+    calls = profiled(("aten::a", 50, 55), ("aten::b", 455, 460), end=465)
+    for begin, end, silence_us in ((60, 210, 250), (60, 440, 0), (20, 460, 400)):
+        seen = dataclasses.replace(calls, clearings=[(begin * US, end * US)])
+        kept = Recorded(timed_s=[1.0], profiled=[seen], attributed=[attributed(ops)])
+        # One that holds an op is no silence, and one that leaves little of it leaves none.
+        assert joined(kept, keys).host_input_s == pytest.approx(silence_us * 1e-6)
+
+
 def test_silence_after_an_inference_step_is_preparing_the_next_input():
     ops = ["aten::a"]
     step = LeanStep(ops, array("q", [0, 5 * US]), 0, 905 * US, [])

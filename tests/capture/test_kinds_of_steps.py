@@ -34,7 +34,15 @@ def attributed(site: int, seconds: float) -> AttributedStep:
 
 
 def times(seconds: float) -> WatchedTimes:
-    return WatchedTimes(windows=np.array([seconds]), gaps=np.zeros(1), tail=0.0, usage=NO_USAGE, turn=1, watching=0.0)
+    return WatchedTimes(
+        windows=np.array([seconds]),
+        gaps=np.zeros(1),
+        cleared=np.zeros(1),
+        tail=0.0,
+        usage=NO_USAGE,
+        turn=1,
+        watching=0.0,
+    )
 
 
 def test_shapes_that_show_in_the_length_make_kinds_of_their_own():

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
-import pytest
 from black_box import Runner, checked
 
 
 def test_input_share_is_the_wait_for_input(runner: Runner) -> None:
-    names = ("sleeping", "computing", "host_code", "ready")
-    with ThreadPoolExecutor(2) as pool:
-        runs = dict(
-            zip(names, pool.map(lambda name: runner.watched("slow_input.py", name, options=()), names), strict=True)
-        )
-    for name in names:
-        truth = float(runs[name].text.split()[-1])
-        share = checked(runs[name].report)["split"]["input"]
-        assert share["value"] == pytest.approx(truth, abs=0.1), name
-    least = min(checked(runs[name].report)["split"]["input"]["value"] for name in names[:3])
-    assert least > checked(runs["ready"].report)["split"]["input"]["value"] + 0.2
-    assert checked(runs["sleeping"].report)["verdict"]["bound"] == "input"
+    found = {}
+    for name in ("sleeping", "computing", "host_code", "ready"):
+        run = runner.watched("slow_input.py", name, options=())
+        report, waits_s = checked(run.report), float(run.text.split()[-1])
+        step_s, share = report["step"]["time_s"]["median"], report["split"]["input"]
+        found[name] = share["value"]
+        # The machine may change its speed between watched and bare steps, which the share's band allows for.
+        assert share["low"] - 0.1 < waits_s / step_s < share["high"] + 0.1, name
+        assert (report["verdict"]["bound"] == "input") == (name != "ready"), name
+    # Its gradients, freed before the forward pass, are no input.
+    assert found["ready"] < 0.05
+    assert min(found[name] for name in ("sleeping", "computing", "host_code")) > found["ready"] + 0.2

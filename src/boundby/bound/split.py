@@ -116,15 +116,15 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     reconciliation = _reconciliation(trace, waited / total, fault_s)
     if not has_shares(reconciliation):
         # Shares of watched steps so unlike the bare one could contradict what its work takes at the least.
-        known = min(1.0, waited / total)
+        split = _unknown_but(min(1.0, waited / total), prepared=trace.host_input_s / total)
         return Division(
             time_s=time_s,
-            split=_unknown_but(known),
+            split=split,
             parts=OverheadParts(dispatch=0.0, host=0.0, allocation=0.0),
             reconciliation=reconciliation,
             faults=faults,
             times=times,
-            scale=min(scale, (1.0 - known) / windows) if windows > 0 else scale,
+            scale=min(scale, (1.0 - split.input.value) / windows) if windows > 0 else scale,
             bursty=bursty,
         )
     doubt = 0.0 if reconciliation is None else abs(reconciliation.value - 1.0)
@@ -152,7 +152,8 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
         memory=share("memory"),
         matmul=share("matmul"),
         pointwise=share("pointwise"),
-        input=_clipped(inputs, inputs, inputs + (doubt if inputs else 0.0)),
+        # Waiting was measured in bare steps themselves; host code that prepares input was seen in watched ones.
+        input=_clipped(inputs, max(waited / whole, inputs - doubt), inputs + (doubt if inputs else 0.0)),
         unexplained=_clipped(
             float(times.unexplained.sum()) * scale + lost, 0.0, bands["unexplained"][1] * scale + lost + doubt
         ),
@@ -170,16 +171,20 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     )
 
 
-def _unknown_but(waiting: float) -> Split:
-    """The split of a step of which nothing but its share of waiting for input is known."""
+def _unknown_but(waiting: float, *, prepared: float = 0.0) -> Split:
+    """The split of a step of which nothing but its share of waiting for input is known.
+
+    Of what host code that prepares input took in watched steps (``prepared``) a bare one may spend more or less.
+    """
     nothing = interval(0.0, 0.0, 1.0 - waiting)
+    value = min(1.0, waiting + prepared)
     return Split(
         overhead=nothing,
         memory=nothing,
         matmul=nothing,
         pointwise=nothing,
-        input=interval(waiting),
-        unexplained=interval(1.0 - waiting, 0.0, 1.0),
+        input=interval(value, waiting, 1.0 if prepared else waiting),
+        unexplained=interval(1.0 - value, 0.0, 1.0),
     )
 
 

@@ -82,12 +82,11 @@ def build_trace(
         calm = calm_steps(chosen.times)
         watched = tuple(beside.seen(one.total, one.watching, one.usage.faults, one.turn) for one in calm)
         watched = watched or _varied(kept, recorder.watch_cost, beside)
-        ops = _step_ops(
-            chosen.attributed, [one.scaled(beside.factor(one.turn)) for one in calm], kept.profiled, recorder.watch_cost
-        )
+        scaled = [one.scaled(beside.factor(one.turn)) for one in calm]
+        ops = _step_ops(chosen.attributed, scaled, kept.profiled, recorder.watch_cost)
         undisturbed = len(timed)
         timed, shifted = _before_watching(kept, timed)
-        host_input_s = _host_input(ops, sites, kind)
+        host_input_s = _host_input(ops, sites, kind, scaled)
     if preempted:
         found.append(
             Finding(
@@ -330,10 +329,11 @@ def _told_kind(kind: StepKind, ops: StepOps | None, sites: Sequence[OpSite]) -> 
     return kind
 
 
-def _host_input(ops: StepOps, sites: Sequence[OpSite], kind: StepKind) -> float:
+def _host_input(ops: StepOps, sites: Sequence[OpSite], kind: StepKind, times: Sequence[WatchedTimes]) -> float:
     """Seconds of host code that prepares the step's input: long silent stretches before the forward pass.
 
-    An inference step begins with its forward pass, so there it is the silence after the last op.
+    Clearing gradients there is none of it. An inference step begins with its forward pass, so there it is the silence
+    after the last op.
     """
     total = 0.0
     if kind == "inference":
@@ -343,10 +343,11 @@ def _host_input(ops: StepOps, sites: Sequence[OpSite], kind: StepKind) -> float:
     first = next((i for i, name in enumerate(modules) if name is not None and phases[i] == "forward"), None)
     if first is None:
         first = next((i for i, phase in enumerate(phases) if phase == "forward"), 0 if phases else -1)
-    for at, gap in enumerate(ops.gap_s[: first + 1]):
+    cleared = np.median(np.stack([one.cleared for one in times]), axis=0) if times else np.zeros(len(ops.gap_s))
+    for at, gap in enumerate(np.array(ops.gap_s[: first + 1]) - cleared[: first + 1]):
         # Calling a compiled region takes torch a while by itself.
         if gap >= HOST_INPUT_S and sites[ops.site[at]].op != REGION_NAME:
-            total += gap
+            total += float(gap)
     return total
 
 

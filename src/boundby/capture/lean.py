@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ class LeanStep:
     """One leanly watched step: ops in order with their raw windows, all times in ns of the same clock.
 
     ``stamps`` holds begin and end of each op in turn. ``input_at`` are (index of the next op, ns spent) of each wait
-    for input inside the step.
+    for input inside the step, ``clearing_at`` those of each clearing of gradients without an op of its own.
     """
 
     ops: list[Any]
@@ -28,6 +28,7 @@ class LeanStep:
     input_at: list[tuple[int, int]]
     usage: StepUsage = NO_USAGE
     turn: int = 0
+    clearing_at: Sequence[tuple[int, int]] = ()
 
     @property
     def seconds(self) -> float:

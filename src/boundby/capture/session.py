@@ -238,9 +238,10 @@ class Session:
             self._outermost = OutermostCalls(self._module_called, self._hears_modules)
 
     def _hook_steps(self) -> None:
-        from boundby.capture.inputs import bracket_dataloaders
+        from boundby.capture.brackets import bracket_clearing, bracket_dataloaders
 
         self._undo_steps.append(bracket_dataloaders(self._input_begins, self._input_ends))
+        self._undo_steps.append(bracket_clearing(self._clearing_begins, self._clearing_ends))
         if self._want[1]:
             self._hook_optimizers()
 
@@ -392,6 +393,14 @@ class Session:
                     self._recorder.input_ends()
             except Exception as error:
                 self._fail(error)
+
+    def _clearing_begins(self, of: Any) -> None:
+        if self._recorder is not None and not self._ended and threading.get_ident() == self._thread:
+            self._recorder.clearing_begins()
+
+    def _clearing_ends(self) -> None:
+        if self._recorder is not None and not self._ended and threading.get_ident() == self._thread:
+            self._recorder.clearing_ends()
 
     def _note_fact(self, note: Callable[[FactsSeen], None]) -> None:
         """Look at an object of the script's; one that will not be looked at costs its facts, and nothing else."""

@@ -31,10 +31,12 @@ class WatchedTimes:
     """One watched step, seconds: windows and gaps (an entry an op), and the tail; ``watching`` was taken off them.
 
     A gap may come out slightly negative: between two ops of the autograd engine there is less than the correction.
+    ``cleared`` is how much of each gap went into clearing gradients.
     """
 
     windows: Floats
     gaps: Floats
+    cleared: Floats
     tail: float
     usage: StepUsage
     turn: int
@@ -45,7 +47,13 @@ class WatchedTimes:
         return float(self.windows.sum() + self.gaps.sum()) + self.tail
 
     def scaled(self, factor: float) -> WatchedTimes:
-        return replace(self, windows=self.windows * factor, gaps=self.gaps * factor, tail=self.tail * factor)
+        return replace(
+            self,
+            windows=self.windows * factor,
+            gaps=self.gaps * factor,
+            cleared=self.cleared * factor,
+            tail=self.tail * factor,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,9 +176,19 @@ def lean_times(step: LeanStep, cost: float) -> WatchedTimes:
             gaps[at] -= spent / 1e9
         else:
             tail -= spent / 1e9
+    cleared = np.zeros(len(gaps))
+    for at, spent in step.clearing_at:
+        if at < len(gaps):
+            cleared[at] += spent / 1e9
     windows = (ends - begins) / 1e9
     return WatchedTimes(
-        windows=windows, gaps=gaps, tail=tail, usage=step.usage, turn=step.turn, watching=cost * len(windows)
+        windows=windows,
+        gaps=gaps,
+        cleared=cleared,
+        tail=tail,
+        usage=step.usage,
+        turn=step.turn,
+        watching=cost * len(windows),
     )
 
 
@@ -199,8 +217,19 @@ def profiled_times(step: ProfiledStep, matched: Matched, cost: Floats) -> Watche
             gaps[at] -= (end - begin) / 1e9
         else:
             tail -= (end - begin) / 1e9
+    cleared = np.zeros(len(gaps))
+    for begin, end in step.clearings:
+        at = int(np.searchsorted(begins, begin))
+        if at < len(gaps) and end <= begins[at]:
+            cleared[at] += (end - begin) / 1e9
     return WatchedTimes(
-        windows=windows, gaps=gaps, tail=tail, usage=step.usage, turn=step.turn, watching=float(cost.sum())
+        windows=windows,
+        gaps=gaps,
+        cleared=cleared,
+        tail=tail,
+        usage=step.usage,
+        turn=step.turn,
+        watching=float(cost.sum()),
     )
 
 
