@@ -12,14 +12,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from boundby.capture import finder as steps
 from boundby.capture import marks
-from boundby.capture.finder import StepFinder
+from boundby.capture.finder import Boundaries, StepFinder
 from boundby.capture.graph_breaks import breaks_before
 from boundby.capture.imports import after_import
-from boundby.capture.schedule import Limits, Role
+from boundby.capture.schedule import Limits, Role, Schedule
 from boundby.results.habits import Habits
 from boundby.results.language import tr
 from boundby.results.machine import Finding
@@ -31,6 +31,28 @@ if TYPE_CHECKING:
     from boundby.capture.habits import HabitsSeen
     from boundby.capture.outermost import OutermostCalls
     from boundby.capture.recorder import Probes, Recorder
+
+
+class StepRecorder(Boundaries, Protocol):
+    """What is told of steps, and of what happens in them outside of ops."""
+
+    in_optimizer: bool
+
+    @property
+    def schedule(self) -> Schedule: ...
+
+    @property
+    def in_input(self) -> bool: ...
+
+    def input_begins(self) -> None: ...
+
+    def input_ends(self) -> None: ...
+
+    def clearing_begins(self) -> None: ...
+
+    def clearing_ends(self) -> None: ...
+
+    def finish(self) -> None: ...
 
 
 class StopRun(SystemExit):
@@ -68,7 +90,7 @@ class Session:
         stop: bool = False,
         probes: Callable[[int], Probes] | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
-        recorder: Callable[[Callable[[], int]], Any] | None = None,
+        recorder: Callable[[Callable[[], int]], StepRecorder] | None = None,
         on_module: Callable[[Any], None] | None = None,
     ) -> None:
         self.limits = limits
@@ -80,7 +102,7 @@ class Session:
         self.findings: list[Finding] = []
         self.torch_seen = False
         self.process = os.getpid()
-        self._recorder: Recorder | None = None
+        self._recorder: StepRecorder | None = None
         self._finder: StepFinder | None = None
         self._facts: FactsSeen | None = None
         self._habits: HabitsSeen | None = None
@@ -127,7 +149,7 @@ class Session:
         return os.getpid() != self.process
 
     def trace(self) -> Trace | None:
-        """What was seen, after the end; None where torch was not imported or no step ended."""
+        """What was seen, after the end; None where torch was not imported, no step ended or another recorder was told."""
         self.disarm()
         recorder, finder = self._recorder, self._finder
         if recorder is None or finder is None:
@@ -137,7 +159,10 @@ class Session:
         self._events_seen = finder.events_seen
         self._recorder = self._finder = None  # they hold all that was seen
         from boundby.capture.join import build_trace
+        from boundby.capture.recorder import Recorder
 
+        if not isinstance(recorder, Recorder):
+            return None
         kinds: dict[str | None, StepKind] = {steps.TRAINING: "training", steps.INFERENCE: "inference"}
         trace = build_trace(
             recorder,
@@ -341,7 +366,7 @@ class Session:
         self._guarded(lambda: finder.event(kind, ident, now))()
         self._after_event()
 
-    def _begin_again(self, recorder: Recorder) -> None:
+    def _begin_again(self, recorder: StepRecorder) -> None:
         """Steps by a weaker sign were all seen before the first stronger one came."""
         self._ended = False
         self._guarded(recorder.restart)()
@@ -395,12 +420,12 @@ class Session:
                 self._fail(error)
 
     def _clearing_begins(self, of: Any) -> None:
-        if self._recorder is not None and not self._ended and threading.get_ident() == self._thread:
-            self._recorder.clearing_begins()
+        if not _compiling() and self._recorder is not None and threading.get_ident() == self._thread:
+            self._guarded(self._recorder.clearing_begins)()
 
     def _clearing_ends(self) -> None:
-        if self._recorder is not None and not self._ended and threading.get_ident() == self._thread:
-            self._recorder.clearing_ends()
+        if not _compiling() and self._recorder is not None and threading.get_ident() == self._thread:
+            self._guarded(self._recorder.clearing_ends)()
 
     def _note_fact(self, note: Callable[[FactsSeen], None]) -> None:
         """Look at an object of the script's; one that will not be looked at costs its facts, and nothing else."""
