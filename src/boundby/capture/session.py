@@ -149,7 +149,7 @@ class Session:
         return os.getpid() != self.process
 
     def trace(self) -> Trace | None:
-        """What was seen, after the end; None where torch was not imported, no step ended or another recorder was told."""
+        """What was seen, after the end; None without torch or a whole step, or where another recorder was told."""
         self.disarm()
         recorder, finder = self._recorder, self._finder
         if recorder is None or finder is None:
