@@ -12,7 +12,7 @@ All sides stream over the same memory, a file in RAM that each maps: which physi
 figures by a tenth and more, and is none of what is compared.
 
 ``loops.c`` is built for three widths of registers and has three forms of each stream; which of them is the best here is
-found out before, by a short try of each, and that one is compared.
+found out before, by short tries, and that one is compared.
 
 Exit status 1 if a ceiling is further off, or could not be compared.
 """
@@ -177,13 +177,19 @@ def memory_file() -> Iterator[Path]:
 
 
 def best_form(loops: dict[int, Talker], name: str, size: int, threads: int) -> tuple[Talker, str]:
-    """The width and the number of stretches that this loop is fastest with, by the median of five short tries."""
+    """The width and the number of stretches that this loop is fastest with: the best three of short tries are tried on.
+
+    All are judged by the medians of what they reached.
+    """
     forms = [(talker, stretches) for talker in loops.values() for stretches in ((1,) if size == 0 else (1, 2, 4))]
     tries: list[list[float]] = [[] for _ in forms]
-    for _ in range(5):
-        for (talker, stretches), taken in zip(forms, tries, strict=True):
-            taken.append(talker.ask(f"{name} {size} {threads} {stretches} 12") or 0.0)
-    talker, stretches = max(zip(forms, tries, strict=True), key=lambda one: statistics.median(one[1]))[0]
+    left = list(range(len(forms)))
+    for turns in (3, 8):
+        for number in left * turns:
+            talker, stretches = forms[number]
+            tries[number].append(talker.ask(f"{name} {size} {threads} {stretches} 12") or 0.0)
+        left = sorted(left, key=lambda number: -statistics.median(tries[number]))[:3]
+    talker, stretches = forms[left[0]]
     return talker, f"{name} {size} {threads} {stretches}"
 
 

@@ -51,7 +51,8 @@ typedef double pack64 __attribute__((vector_size(WIDTH)));
 #endif
 #define PUT(p, v) (*(p) = (v))
 
-static volatile double sink;
+/* Each thread its own: a short pass of one thread would wait for the line that another one's has just written. */
+static __thread volatile double sink;
 /* Not known to the compiler, which would leave out a multiplication by one. */
 static volatile float factor = 1;
 
@@ -82,14 +83,17 @@ CHAIN_LOOP(chains64, pack64)
     } while (0)
 
 #define PASS(NAME, OP)                                                                            \
-    static void NAME(pack *a, pack *b, pack *c, long n, int stretches) {                          \
+    static void NAME(pack *a, pack *b, pack *c, long n, int stretches, long repeats) {            \
         pack sum[8], one;                                                                         \
         (void)b, (void)c;                                                                         \
         for (int l = 0; l < LANES; l++) one[l] = factor;                                          \
         for (int k = 0; k < 8; k++) sum[k] = one - one;                                           \
-        if (stretches == 1) STRETCHED(1, OP);                                                     \
-        else if (stretches == 2) STRETCHED(2, OP);                                                \
-        else STRETCHED(4, OP);                                                                    \
+        while (repeats--) {                                                                       \
+            if (stretches == 1) STRETCHED(1, OP);                                                 \
+            else if (stretches == 2) STRETCHED(2, OP);                                            \
+            else STRETCHED(4, OP);                                                                \
+            __asm__ volatile("" ::: "memory");                                                    \
+        }                                                                                         \
         for (int k = 1; k < 8; k++) sum[0] += sum[k];                                             \
         sink = sum[0][0] + one[0];                                                                \
     }
@@ -113,7 +117,7 @@ PASS(pass_copy_nt, COPY_PAST)
 PASS(pass_triad_nt, TRIAD_PAST)
 #endif
 
-typedef void (*pass_function)(pack *, pack *, pack *, long, int);
+typedef void (*pass_function)(pack *, pack *, pack *, long, int, long);
 static const struct kind { const char *name; pass_function pass; int vectors, counted; } kinds[] = {
     {"read", pass_read, 1, 1}, {"write", pass_write, 1, 1}, {"copy", pass_copy, 2, 2},
     {"inplace", pass_inplace, 1, 2}, {"triad", pass_triad, 3, 3},
@@ -151,12 +155,11 @@ static long share(void) { return now.bytes / now.kind->vectors / now.pieces / no
 static void work(long thread) {
     if (now.chains == 32) { chains32(now.repeats); return; }
     if (now.chains == 64) { chains64(now.repeats); return; }
-    long packs = share(), vector = packs * now.pieces * now.threads + 2112 / WIDTH;
-    pack *a = (pack *)now.memory + (now.piece * now.threads + thread) * packs;
-    for (long r = 0; r < now.repeats; r++) {
-        now.kind->pass(a, a + vector, a + 2 * vector, packs, now.stretches);
-        __asm__ volatile("" ::: "memory");
-    }
+    /* The prefetchers of one core would go on into what another one is writing. */
+    long packs = share(), apart = now.pieces == 1 ? 8192 / WIDTH : 0;
+    long vector = packs * now.pieces * now.threads + apart * now.threads + 2112 / WIDTH;
+    pack *a = (pack *)now.memory + (now.piece * now.threads + thread) * packs + thread * apart;
+    now.kind->pass(a, a + vector, a + 2 * vector, packs, now.stretches, now.repeats);
 #if defined(__x86_64__)
     _mm_sfence();
 #endif

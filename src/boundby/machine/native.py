@@ -32,6 +32,7 @@ from boundby.machine.bandwidth import LARGEST_BYTES, PIECE_BYTES, STEP, working_
 from boundby.machine.data import DataSource
 from boundby.machine.native_build import NativeUnavailableError, native_library, unloadable
 from boundby.machine.probe import Probe, ProbeSet, Reading, rate_of
+from boundby.machine.rounds import VALUE_QUANTILE
 from boundby.results.machine import Finding
 from boundby.timing.clock import Clock, monotonic_ns
 
@@ -42,9 +43,9 @@ LEAST_STREAMED_BYTES = 4 << 20
 # the caches, and a stream has just turned it out of them.
 FMA_ITERATIONS = 10_000
 _LEAST_PASS_BYTES = 16 << 20
-# How often each form of a pass is tried before the fastest is measured, on how many bytes a thread at the least, and
-# for how long all trying may take (seconds).
-_TRIES = 6
+# How many times in a row each form of a pass is tried before the better half of them is tried on, on how many bytes a
+# thread at the least, and for how long all trying may take (seconds).
+_TRIES = 4
 _TRIED_BYTES = 4 << 20
 _TRYING_S = 1.0
 # As in ``bandwidth``: what a pass touches untimed before its next piece.
@@ -53,6 +54,9 @@ _ITEM = 4
 _LINE = 64 // _ITEM
 # Vectors start on different cache sets, and on a cache line each.
 _STAGGER = 17 * _LINE
+# Between the parts of two threads, where one piece is gone over again and again: the prefetchers of a core go on past
+# the end of its part, into lines that another core is writing, which took up to an eighth of two cores' speed.
+_APART = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,7 @@ class _Job(ctypes.Structure):
         ("second", ctypes.c_void_p),
         ("third", ctypes.c_void_p),
         ("elements", ctypes.c_size_t),
+        ("apart", ctypes.c_size_t),
         ("repeats", ctypes.c_size_t),
         ("factor", ctypes.c_double),
         ("results", ctypes.c_void_p),
@@ -139,7 +144,14 @@ class NativeLoops:
         return self._call(_FMA[dtype], [torch.zeros(1)], elements=0, repeats=iterations)
 
     def stream(
-        self, name: str, vectors: Sequence[torch.Tensor], *, form: int = 0, repeats: int = 1, factor: float = 1.0
+        self,
+        name: str,
+        vectors: Sequence[torch.Tensor],
+        *,
+        form: int = 0,
+        repeats: int = 1,
+        factor: float = 1.0,
+        apart: int = 0,
     ) -> Callable[[], list[float]]:
         """A call that passes ``repeats`` times over ``vectors``; returns what each thread summed (``read``), or zeros.
 
@@ -148,20 +160,27 @@ class NativeLoops:
 
         Args:
             name: one of ``STREAMS``.
-            vectors: fp32 vectors of one size (elements, a multiple of 16 for each thread), starting at multiples of 64
-                bytes.
+            vectors: fp32 vectors of one size (elements, a multiple of 16 for each thread and what lies between their
+                parts), starting at multiples of 64 bytes.
             form: which of the ``forms`` of the loop; all do the same.
             repeats: how often a call passes over them.
             factor: what is written (``write``) or multiplied by (``inplace``, ``triad``).
+            apart: how many elements are left out between the parts of two threads, a multiple of 16.
         """
-        elements = vectors[0].numel()
+        elements = vectors[0].numel() - apart * (self._threads - 1)
         if elements % (_LINE * self._threads) or any(vector.data_ptr() % 64 for vector in vectors):
             raise ValueError(
                 f"vectors start at multiples of 64 bytes and have a multiple of {_LINE * self._threads} elements; "
                 f"got {elements} elements at {[vector.data_ptr() for vector in vectors]}"
             )
         return self._call(
-            STREAMS[name].operation, vectors, elements=elements, form=form, repeats=repeats, factor=factor
+            STREAMS[name].operation,
+            vectors,
+            elements=elements,
+            apart=apart,
+            form=form,
+            repeats=repeats,
+            factor=factor,
         )
 
     def _call(
@@ -170,6 +189,7 @@ class NativeLoops:
         vectors: Sequence[torch.Tensor],
         *,
         elements: int,
+        apart: int = 0,
         form: int = 0,
         repeats: int,
         factor: float = 1.0,
@@ -182,6 +202,7 @@ class NativeLoops:
             self._threads,
             *(places + places[:1] * 2)[:3],
             elements,
+            apart,
             repeats,
             factor,
             ctypes.addressof(results),
@@ -286,15 +307,16 @@ def _sweep(
     sizes: Sequence[int],
     clock: Clock,
 ) -> ProbeSet:
-    unit = _LINE * threads
-    # No more than the stack's own sweep takes, so that they can share it.
-    buffer = _aligned(data, max(sizes[-1] // _ITEM, 3 * unit) + 4 * _STAGGER)
+    unit, between = _LINE * threads, _APART * (threads - 1)
+    # Hardly more than the stack's own sweep takes, so that they can share it.
+    buffer = _aligned(data, max(sizes[-1] // _ITEM, 3 * unit) + 3 * between + 4 * _STAGGER)
     deadline_ns = clock() + int(_TRYING_S * 1e9)
     probes: list[Probe] = []
     readings: list[Reading] = []
     for name, stream in kinds.items():
         tiny = f"native {name} tiny"
-        probes.append(Probe(key=tiny, call=loops.stream(name, _parts(buffer, unit, stream.vectors))))
+        tiny_vectors = _parts(buffer, unit + between, stream.vectors)
+        probes.append(Probe(key=tiny, call=loops.stream(name, tiny_vectors, apart=_APART)))
         far_form: int | None = None
         for size in reversed(sizes):
             pieces = max(1, size // (PIECE_BYTES * max(1, threads // 2)))
@@ -302,19 +324,25 @@ def _sweep(
             if elements == 0 or (stream.streaming and size < LEAST_STREAMED_BYTES):
                 continue
             key = f"native {name} {size}"
-            vectors = _parts(buffer, elements * pieces, stream.vectors)
-            each = list(zip(*(vector.split(elements) for vector in vectors), strict=True))
-
+            if pieces == 1:
+                each = [tuple(_parts(buffer, elements + between, stream.vectors))]
+            else:
+                vectors = _parts(buffer, elements * pieces, stream.vectors)
+                each = list(zip(*(vector.split(elements) for vector in vectors), strict=True))
+            apart = _APART if pieces == 1 else 0
             form = far_form if pieces > 1 else None
             if form is None:
                 tried = max(1, _TRIED_BYTES * threads // size)
-                forms = [_calls(loops, name, each, form=number, repeats=tried) for number in range(loops.forms)]
+                forms = [
+                    _calls(loops, name, each, form=number, repeats=tried, apart=apart) for number in range(loops.forms)
+                ]
                 form = fastest_form(forms, clock, deadline_ns)
             if pieces > 1:
                 # One choice for all that goes by pieces: it was made on the largest.
                 far_form = form
             repeats = max(1, _LEAST_PASS_BYTES * threads // size)
-            probes.append(_pass(key, _calls(loops, name, each, form=form, repeats=repeats), piece_bytes=size // pieces))
+            calls = _calls(loops, name, each, form=form, repeats=repeats, apart=apart)
+            probes.append(_pass(key, calls, piece_bytes=size // pieces))
             readings.append(
                 Reading(
                     kind="bandwidth",
@@ -331,15 +359,17 @@ def _sweep(
 
 
 def _calls(
-    loops: NativeLoops, name: str, each: Sequence[_Vectors], *, form: int, repeats: int
+    loops: NativeLoops, name: str, each: Sequence[_Vectors], *, form: int, repeats: int, apart: int
 ) -> list[Callable[[], object]]:
-    return [loops.stream(name, piece, form=form, repeats=repeats) for piece in each]
+    return [loops.stream(name, piece, form=form, repeats=repeats, apart=apart) for piece in each]
 
 
 def fastest_form(forms: Sequence[Sequence[Callable[[], object]]], clock: Clock, deadline_ns: int) -> int:
-    """Of the forms of a pass, each with a call for every piece, the number of the one with the fastest call.
+    """Of the forms of a pass, each with a call for every piece, the number of the fastest.
 
-    They take turns, and each try is on the next piece, so that none finds in a cache what another has left there.
+    They take turns of several tries, for a form's first may find in a cache what another has left there; each try is on
+    the next piece. The better half is tried on until one is left. Each is judged, as ceilings are, by a low quantile of
+    all its tries.
 
     Args:
         forms: the calls.
@@ -347,16 +377,23 @@ def fastest_form(forms: Sequence[Sequence[Callable[[], object]]], clock: Clock, 
         deadline_ns: when to stop trying, by ``clock``; the best so far is taken then, or one in the middle.
     """
     pieces = cycle(range(len(forms[0])))
-    fastest = [math.inf] * len(forms)
-    for _ in range(_TRIES):
-        for number, calls in enumerate(forms):
+    taken: list[list[int]] = [[] for _ in forms]
+
+    def typical_ns(number: int) -> float:
+        tries = sorted(taken[number])
+        return tries[int(VALUE_QUANTILE * len(tries))] if tries else math.inf
+
+    left = list(range(len(forms)))
+    while len(left) > 1:
+        for number in (number for number in left for _ in range(_TRIES)):
             before = clock()
             if before >= deadline_ns:
-                break
-            calls[next(pieces)]()
-            fastest[number] = min(fastest[number], clock() - before)
-    best = min(fastest)
-    return fastest.index(best) if best < math.inf else len(forms) // 2
+                best = min(left, key=typical_ns)
+                return best if taken[best] else len(forms) // 2
+            forms[number][next(pieces)]()
+            taken[number].append(clock() - before)
+        left = sorted(left, key=typical_ns)[: (len(left) + 1) // 2]
+    return left[0]
 
 
 def _pass(key: str, calls: Sequence[Callable[[], object]], *, piece_bytes: int) -> Probe:

@@ -62,9 +62,10 @@ enum operation { FMA32, FMA64, READ, WRITE, COPY, INPLACE, TRIAD, WRITE_NT, COPY
 typedef void (*parallel_function)(void (*)(void *), void *, unsigned, unsigned);
 typedef int (*count_function)(void);
 
-/* One call. ``elements`` (floats in each vector, a multiple of 16 for each thread) are done ``repeats`` times; for the
- * multiply-adds ``repeats`` are iterations. ``form`` is one of those below. ``results`` has a place for each
- * thread: what was summed or computed, so that no compiler may leave the work out. As ``_Job`` in native.py. */
+/* One call. ``elements`` (floats in each vector, a multiple of 16 for each thread) are done ``repeats`` times, with
+ * ``apart`` more floats left out between two threads' parts; for the multiply-adds ``repeats`` are iterations. ``form``
+ * is one of those below. ``results`` has a place for each thread: what was summed or computed, so that no compiler may
+ * leave the work out. As ``_Job`` in native.py. */
 struct job {
     int32_t operation;
     int32_t form;
@@ -73,6 +74,7 @@ struct job {
     float *second;
     float *third;
     size_t elements;
+    size_t apart;
     size_t repeats;
     double factor;
     double *results;
@@ -118,49 +120,55 @@ MULTIPLY_ADDS(fma32, vector32, float, LANES32)
 #define fma64_ADD fma32_ADD
 MULTIPLY_ADDS(fma64, vector64, double, LANES64)
 
-/* A pass over memory: STREAMS stretches of it abreast, together eight vectors a turn. With fewer vectors the loop's own
- * counting shows in the first cache. Several stretches give memory more to do at once than a single one, which its
- * prefetchers follow only so far; short vectors, of which several share a line, do too on some processors. Which form
- * is the fastest depends on the processor and on where the data is, so that all are here to be tried. */
+/* So many passes over memory: STREAMS stretches of it abreast, together eight vectors a turn. With fewer vectors the
+ * loop's own counting shows in the first cache. Several stretches give memory more to do at once than a single one,
+ * which its prefetchers follow only so far; short vectors, of which several share a line, do too on some processors.
+ * Which form is the fastest depends on the processor and on where the data is, so that all are here to be tried. */
 #define TURN 8
 
 /* Sums go to the lanes at ``to``: adding these up would show in a short pass. */
 #define READING(NAME, VECTOR, STREAMS)                                                                                 \
-    static void NAME(float *to, const float *a, const float *b, size_t floats, float factor) {                        \
-        enum { LANES = sizeof(VECTOR) / sizeof(float), EACH_STREAM = TURN / (STREAMS) };                              \
-        (void)b, (void)factor;                                                                                        \
-        const VECTOR *from = (const VECTOR *)a;                                                                       \
-        size_t vectors = floats / LANES, stretch = vectors / (STREAMS), whole = stretch - stretch % EACH_STREAM;      \
-        VECTOR sums[TURN] = {{0}};                                                                                    \
-        for (size_t done = 0; done < whole; done += EACH_STREAM)                                                      \
-            for (int one = 0; one < TURN; one++)                                                                      \
-                sums[one] += from[(size_t)(one / EACH_STREAM) * stretch + done + (size_t)(one % EACH_STREAM)];        \
-        for (size_t stream = 0; stream < (STREAMS); stream++)                                                         \
-            for (size_t i = stream * stretch + whole; i < (stream + 1) * stretch; i++) sums[0] += from[i];            \
-        for (size_t i = (STREAMS) * stretch; i < vectors; i++) sums[0] += from[i];                                    \
-        *(VECTOR *)to += ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));   \
+    static void NAME(float *to, const float *a, const float *b, size_t floats, float factor, size_t repeats) {         \
+        enum { LANES = sizeof(VECTOR) / sizeof(float), EACH_STREAM = TURN / (STREAMS) };                               \
+        (void)b, (void)factor;                                                                                         \
+        const VECTOR *from = (const VECTOR *)a;                                                                        \
+        size_t vectors = floats / LANES, stretch = vectors / (STREAMS), whole = stretch - stretch % EACH_STREAM;       \
+        VECTOR sums[TURN] = {{0}};                                                                                     \
+        for (; repeats; repeats--) {                                                                                   \
+            for (size_t done = 0; done < whole; done += EACH_STREAM)                                                   \
+                for (int one = 0; one < TURN; one++)                                                                   \
+                    sums[one] += from[(size_t)(one / EACH_STREAM) * stretch + done + (size_t)(one % EACH_STREAM)];     \
+            for (size_t stream = 0; stream < (STREAMS); stream++)                                                      \
+                for (size_t i = stream * stretch + whole; i < (stream + 1) * stretch; i++) sums[0] += from[i];         \
+            for (size_t i = (STREAMS) * stretch; i < vectors; i++) sums[0] += from[i];                                 \
+            MEMORY_CHANGED();                                                                                          \
+        }                                                                                                              \
+        *(VECTOR *)to += ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));    \
     }
 
 /* VALUE is an expression of the index i, of the vectors x and y and of the number all. */
 #define WRITING(NAME, VECTOR, STREAMS, PUT, VALUE)                                                                     \
-    static void NAME(float *to, const float *a, const float *b, size_t floats, float factor) {                        \
-        enum { LANES = sizeof(VECTOR) / sizeof(float), EACH_STREAM = TURN / (STREAMS) };                              \
-        VECTOR *target = (VECTOR *)to;                                                                                \
-        const VECTOR *x = (const VECTOR *)a, *y = (const VECTOR *)b;                                                  \
-        VECTOR all;                                                                                                   \
-        for (int lane = 0; lane < LANES; lane++) all[lane] = factor;                                                  \
-        (void)x, (void)y, (void)all;                                                                                  \
-        size_t vectors = floats / LANES, stretch = vectors / (STREAMS), whole = stretch - stretch % EACH_STREAM;      \
-        for (size_t done = 0; done < whole; done += EACH_STREAM) {                                                    \
-            for (int one = 0; one < TURN; one++) {                                                                    \
-                size_t i = (size_t)(one / EACH_STREAM) * stretch + done + (size_t)(one % EACH_STREAM);                \
-                PUT(target + i, VALUE);                                                                               \
-            }                                                                                                         \
-            MEMORY_CHANGED();                                                                                         \
-        }                                                                                                             \
-        for (size_t stream = 0; stream < (STREAMS); stream++)                                                         \
-            for (size_t i = stream * stretch + whole; i < (stream + 1) * stretch; i++) PUT(target + i, VALUE);        \
-        for (size_t i = (STREAMS) * stretch; i < vectors; i++) PUT(target + i, VALUE);                                \
+    static void NAME(float *to, const float *a, const float *b, size_t floats, float factor, size_t repeats) {         \
+        enum { LANES = sizeof(VECTOR) / sizeof(float), EACH_STREAM = TURN / (STREAMS) };                               \
+        VECTOR *target = (VECTOR *)to;                                                                                 \
+        const VECTOR *x = (const VECTOR *)a, *y = (const VECTOR *)b;                                                   \
+        VECTOR all;                                                                                                    \
+        for (int lane = 0; lane < LANES; lane++) all[lane] = factor;                                                   \
+        (void)x, (void)y, (void)all;                                                                                   \
+        size_t vectors = floats / LANES, stretch = vectors / (STREAMS), whole = stretch - stretch % EACH_STREAM;       \
+        for (; repeats; repeats--) {                                                                                   \
+            for (size_t done = 0; done < whole; done += EACH_STREAM) {                                                 \
+                for (int one = 0; one < TURN; one++) {                                                                 \
+                    size_t i = (size_t)(one / EACH_STREAM) * stretch + done + (size_t)(one % EACH_STREAM);             \
+                    PUT(target + i, VALUE);                                                                            \
+                }                                                                                                      \
+                MEMORY_CHANGED();                                                                                      \
+            }                                                                                                          \
+            for (size_t stream = 0; stream < (STREAMS); stream++)                                                      \
+                for (size_t i = stream * stretch + whole; i < (stream + 1) * stretch; i++) PUT(target + i, VALUE);     \
+            for (size_t i = (STREAMS) * stretch; i < vectors; i++) PUT(target + i, VALUE);                             \
+            MEMORY_CHANGED();                                                                                          \
+        }                                                                                                              \
     }
 
 #define PLAIN(SUFFIX, VECTOR, STREAMS)                                                                                 \
@@ -204,7 +212,7 @@ FORMS(16)
 #define ALL_FORMS(LOOP) LOOP##_4_1, LOOP##_4_2, LOOP##_4_4
 #endif
 
-typedef void (*pass_function)(float *, const float *, const float *, size_t, float);
+typedef void (*pass_function)(float *, const float *, const float *, size_t, float, size_t);
 
 enum { FORM_COUNT = 3 * (VECTOR_BYTES >= 64 ? 3 : VECTOR_BYTES >= 32 ? 2 : 1) };
 
@@ -230,7 +238,7 @@ static void fence(void) {
 }
 
 static void run_part(const struct job *job, int number) {
-    size_t floats = job->elements / (size_t)job->threads, start = floats * (size_t)number;
+    size_t floats = job->elements / (size_t)job->threads, start = (floats + job->apart) * (size_t)number;
     float *first = job->first + start, *second = job->second + start, *third = job->third + start;
     double result = 0;
     if (job->operation == FMA32) {
@@ -244,10 +252,7 @@ static void run_part(const struct job *job, int number) {
         if (job->operation == READ) target = lanes;
         if (job->operation == COPY || job->operation == COPY_NT) target = second;
         if (job->operation == TRIAD || job->operation == TRIAD_NT) target = third;
-        for (size_t repeat = 0; repeat < job->repeats; repeat++) {
-            pass(target, first, second, floats, (float)job->factor);
-            MEMORY_CHANGED();
-        }
+        pass(target, first, second, floats, (float)job->factor, job->repeats);
         for (int lane = 0; lane < 16; lane++) result += lanes[lane];
         fence();
     }
