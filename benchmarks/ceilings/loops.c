@@ -77,7 +77,8 @@ CHAIN_LOOP(chains64, pack64)
         for (long i = 0; i < length; i += 4)                          \
             for (int s = 0; s < (S); s++) {                           \
                 long j = i + s * length;                              \
-                OP(j, 2 * s) OP(j + 1, 2 * s + 1) OP(j + 2, 2 * s) OP(j + 3, 2 * s + 1) \
+                int k = 4 * s % 8;                                    \
+                OP(j, k) OP(j + 1, k + 1) OP(j + 2, k + 2) OP(j + 3, k + 3) \
             }                                                         \
         for (long j = (S) * length; j < n; j++) { OP(j, 0) }          \
     } while (0)

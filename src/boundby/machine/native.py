@@ -47,7 +47,7 @@ _LEAST_PASS_BYTES = 16 << 20
 # thread at the least, and for how long all trying may take (seconds).
 _TRIES = 4
 _TRIED_BYTES = 4 << 20
-_TRYING_S = 1.0
+_TRYING_S = 1.5
 # As in ``bandwidth``: what a pass touches untimed before its next piece.
 _LEAD_BYTES = 64 << 20
 _ITEM = 4
