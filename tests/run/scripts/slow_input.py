@@ -1,6 +1,5 @@
-"""Trains from input of the named kind, and prints the median seconds of waiting for it."""
+"""Trains from input of the named kind, and prints what share of each step went into waiting for it."""
 
-import statistics
 import sys
 import time
 
@@ -56,15 +55,17 @@ def main():
     heavy = 60 if sys.argv[1] == "ready" else 2
     model = nn.Sequential(*[layer for _ in range(heavy) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())])
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    waits = []
+    shares = []
     last = time.perf_counter()
     for x in SOURCES[sys.argv[1]]():
-        waits.append(time.perf_counter() - last)
+        waited = time.perf_counter() - last
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()
-        last = time.perf_counter()
-    print("waits", statistics.median(waits))
+        now = time.perf_counter()
+        shares.append(waited / (now - last))
+        last = now
+    print(*shares)
 
 
 if __name__ == "__main__":
