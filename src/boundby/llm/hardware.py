@@ -36,6 +36,8 @@ _RIDGE_RANGE = (0.5, 2000.0)
 _PEAK_COLUMNS = {"fp32": "fp32_TF", "bf16": "bf16_TF", "fp8": "fp8_TF", "int8": "int8_TOPS", "fp4": "fp4_TF"}
 _KINDS = "nvidia-hbm nvidia-gddr nvidia-shared amd-hbm amd-gddr intel-gddr apple accelerator cpu unknown"
 KINDS = frozenset(_KINDS.split())
+# Whose 16-bit products run on units of their own, at two to sixteen times the fp32 rate.
+_MATRIX_UNITS = frozenset({"nvidia-hbm", "nvidia-gddr", "nvidia-shared", "amd-hbm", "amd-gddr", "intel-gddr"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +64,14 @@ class Hardware:
         """The dense rate that products with weights of a format run at, with the name of its type; None where unknown.
 
         Weights are widened to 16 bits before the product, unless the format is one that both factors have: ``fp8``,
-        ``nvfp4``.
+        ``nvfp4``. The fp32 rate stands for an unknown 16-bit one where no matrix units are known to make the latter a
+        multiple of it.
         """
         own = {"fp8": "fp8", "nvfp4": "fp4", "fp32": "fp32"}.get(weights)
-        order = (own, "bf16", "fp32") if own else ("bf16", "fp32")
-        return next(((name, self.peaks[name]) for name in order if name and name in self.peaks), None)
+        order = [name for name in (own, "bf16") if name]
+        if self.kind not in _MATRIX_UNITS:
+            order.append("fp32")
+        return next(((name, self.peaks[name]) for name in order if name in self.peaks), None)
 
 
 @cache
