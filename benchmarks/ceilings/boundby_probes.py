@@ -42,8 +42,10 @@ class SharedData(DataSource):
         self._shared = torch.from_file(path, shared=True, size=os.path.getsize(path) // 4)
 
     def large(self, elements: int, *, dtype: str = "fp32") -> torch.Tensor:
-        if dtype != "fp32" or elements > self._shared.numel():
+        if dtype != "fp32":
             return super().large(elements, dtype=dtype)
+        if elements > self._shared.numel():
+            sys.exit(f"the shared memory holds {self._shared.numel():,} numbers, not {elements:,}")
         return self._shared[:elements]
 
 

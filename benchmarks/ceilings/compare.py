@@ -165,11 +165,11 @@ def built(folder: Path) -> dict[int, Path]:
 
 @contextmanager
 def memory_file() -> Iterator[Path]:
-    """A file of 257 MiB in RAM where the system has a place for such; gone at the end, if not before."""
+    """A file of 264 MiB in RAM where the system has a place for such; gone at the end, if not before."""
     place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     descriptor, name = tempfile.mkstemp(dir=place, prefix="ceilings-")
     try:
-        os.truncate(descriptor, 257 * MIB)
+        os.truncate(descriptor, 264 * MIB)
         os.close(descriptor)
         yield Path(name)
     finally:

@@ -34,6 +34,9 @@ typedef double pack64 __attribute__((vector_size(WIDTH)));
 #define PIECE (16L << 20)
 #define LARGEST (256L << 20)
 #define MOST_THREADS 256
+/* Between the parts of two threads, and what that comes to at the most. */
+#define APART 8192L
+#define SLACK (3 * APART * MOST_THREADS + (1L << 20))
 #define MOST_SAMPLES 100000
 #define LANES ((long)(WIDTH / sizeof(float)))
 #if WIDTH == 64
@@ -157,7 +160,7 @@ static void work(long thread) {
     if (now.chains == 32) { chains32(now.repeats); return; }
     if (now.chains == 64) { chains64(now.repeats); return; }
     /* The prefetchers of one core would go on into what another one is writing. */
-    long packs = share(), apart = now.pieces == 1 ? 8192 / WIDTH : 0;
+    long packs = share(), apart = now.pieces == 1 ? APART / WIDTH : 0;
     long vector = packs * now.pieces * now.threads + apart * now.threads + 2112 / WIDTH;
     pack *a = (pack *)now.memory + (now.piece * now.threads + thread) * packs + thread * apart;
     now.kind->pass(a, a + vector, a + 2 * vector, packs, now.stretches, now.repeats);
@@ -231,7 +234,7 @@ int main(int count, char **arguments) {
     int file = count == 2 ? open(arguments[1], O_RDWR) : -1;
     if (file < 0 || fstat(file, &status)) return 1;
     now.memory = mmap(NULL, status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (now.memory == MAP_FAILED || status.st_size < LARGEST + (1 << 20)) return 1;
+    if (now.memory == MAP_FAILED || status.st_size < LARGEST + SLACK) return 1;
     float *numbers = (float *)now.memory;
     for (long i = 0; i < status.st_size / 4; i++) numbers[i] = 0.5f + (float)(i * 2654435761u % 1000) / 1000;
     printf("ready\n"), fflush(stdout);

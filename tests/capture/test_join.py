@@ -191,18 +191,47 @@ def test_silence_before_the_forward_pass_is_preparing_input():
     assert trace.host_input_s == pytest.approx(400e-6)  # not 50: too short; not 800: within the step's own work
 
 
+def test_each_forward_pass_of_a_step_has_its_input():
+    ops = [f"aten::{at}" for at in range(8)]
+    module = {"module": "m", "phase": "forward"}
+    keys = [
+        site_key("fetch", module=None, phase="other"),
+        site_key("a", **module),
+        site_key("loss", module=None),
+        site_key("b", phase="backward"),
+        site_key("fetch", module=None, phase="other"),
+        site_key("a", **module),
+        site_key("b", phase="backward"),
+        site_key("c", module=None, phase="optimizer"),
+    ]
+    gaps = [200, 300, 1000, 1000, 400, 500, 1000, 1000]
+    kept = Recorded(timed_s=[1.0], lean=[lean(ops, [(gap, 5) for gap in gaps])], attributed=[attributed(ops)])
+    # None of the silence before a loss, within a backward pass, or before the optimizer is input's.
+    assert joined(kept, keys).host_input_s == pytest.approx(1400e-6)
+
+
 def test_clearing_gradients_before_the_forward_pass_prepares_no_input():
     ops = ["aten::a", "aten::b"]
     keys = [site_key("a", module=None, phase="other"), site_key("b")]
     step = dataclasses.replace(lean(ops, [(50, 5), (400, 5)]), clearing_at=[(1, 150 * US)])
     trace = joined(Recorded(timed_s=[1.0], lean=[step], attributed=[attributed(ops)]), keys)
     assert trace.host_input_s == pytest.approx(250e-6)
-    calls = profiled(("aten::a", 50, 55), ("aten::b", 455, 460), end=465)
+    # One that holds an op is no silence, and one that leaves little of it leaves none.
     for begin, end, silence_us in ((60, 210, 250), (60, 440, 0), (20, 460, 400)):
-        seen = dataclasses.replace(calls, clearings=[(begin * US, end * US)])
-        kept = Recorded(timed_s=[1.0], profiled=[seen], attributed=[attributed(ops)])
-        # One that holds an op is no silence, and one that leaves little of it leaves none.
+        clearing = ("Optimizer.zero_grad#SGD.zero_grad", begin, end)
+        calls = sorted([("aten::a", 50, 55), ("aten::b", 455, 460), clearing], key=lambda call: call[1])
+        kept = Recorded(timed_s=[1.0], profiled=[profiled(*calls, end=465)], attributed=[attributed(ops)])
         assert joined(kept, keys).host_input_s == pytest.approx(silence_us * 1e-6)
+
+
+def test_what_is_left_of_a_silence_is_told_step_by_step():
+    ops = ["aten::a"]
+    steps = [
+        dataclasses.replace(lean(ops, [(gap, 5)]), clearing_at=[(0, cleared * US)])
+        for gap, cleared in ((150, 0), (1000, 850), (1000, 50))
+    ]
+    trace = joined(Recorded(timed_s=[1.0], lean=steps, attributed=[attributed(ops)]))
+    assert trace.host_input_s == pytest.approx(150e-6)
 
 
 def test_silence_after_an_inference_step_is_preparing_the_next_input():

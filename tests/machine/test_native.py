@@ -63,7 +63,7 @@ def test_a_loop_does_what_its_name_says_on_all_of_its_memory_and_nothing_else(li
         pytest.skip("this processor or compiler has no non-temporal stores")
     for elements, form, apart in product((UNIT, UNIT * 7, UNIT * 64), range(loops.forms), (0, 48)):
         whole = elements + apart * (threads - 1)
-        around = torch.full((4, whole // 16 * 16 + 32), 9.0)
+        around = torch.full((4, whole + 32), 9.0)
         vectors = [row[:whole] for row in around[: STREAMS[name].vectors]]
         for vector, fresh in zip(vectors, vectors_of(len(vectors), whole), strict=True):
             vector.copy_(fresh)
@@ -158,7 +158,7 @@ def test_what_is_counted_is_what_is_passed_over(library, monkeypatch, threads, m
         assert all(vector.data_ptr() % 64 == 0 and elements % (16 * threads) == 0 for vector in vectors)
         assert {vector.numel() for vector in vectors} == {vectors[0].numel()}
         # Where one piece is gone over again and again, no core's prefetchers reach into another core's part.
-        assert apart * 4 >= 4096 or elements * 4 * kind.vectors > PIECE_BYTES // 2
+        assert apart == native._APART or elements * 4 * kind.vectors > PIECE_BYTES // 2
         # The vectors of one call never overlap.
         spans = sorted((one.data_ptr(), one.data_ptr() + 4 * one.numel()) for one in vectors)
         assert all(end <= start for (_, end), (start, _) in pairwise(spans))
@@ -227,7 +227,7 @@ def test_trying_ends_at_the_deadline_with_the_best_so_far():
     clock = FakeClock()
     forms = [[clock.call(10**6)] for _ in range(6)]
     forms[1] = [clock.call(10**5)]
-    assert native.fastest_form(forms, clock, deadline_ns=5 * 10**6) == 1
+    assert native.fastest_form(forms, clock, deadline_ns=5_250_000) == 1
     assert clock.now_ns < 7 * 10**6
     assert native.fastest_form(forms, clock, deadline_ns=0) == 3
 

@@ -86,7 +86,7 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     if trace.ops is None or trace.device != "cpu" or total <= 0:
         return Division(
             time_s=time_s,
-            split=_unknown_but(min(1.0, waited / total) if total > 0 else 0.0),
+            split=_unknown_but(waited / total if total > 0 else 0.0),
             parts=OverheadParts(dispatch=0.0, host=0.0, allocation=0.0),
             reconciliation=None,
             faults=faults,
@@ -116,7 +116,7 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     reconciliation = _reconciliation(trace, waited / total, fault_s)
     if not has_shares(reconciliation):
         # Shares of watched steps so unlike the bare one could contradict what its work takes at the least.
-        split = _unknown_but(min(1.0, waited / total), prepared=trace.host_input_s / total)
+        split = _unknown_but(waited / total, prepared=trace.host_input_s / total, watched=reconciliation)
         return Division(
             time_s=time_s,
             split=split,
@@ -171,20 +171,23 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     )
 
 
-def _unknown_but(waiting: float, *, prepared: float = 0.0) -> Split:
+def _unknown_but(waiting: float, *, prepared: float = 0.0, watched: Interval | None = None) -> Split:
     """The split of a step of which nothing but its share of waiting for input is known.
 
-    Of what host code that prepares input took in watched steps (``prepared``) a bare one may spend more or less.
+    Host code that prepares input took the share ``prepared`` of it in watched steps, which came to ``watched`` times
+    the bare one: it may have been held up as much as they were, or not at all.
     """
+    waiting = min(1.0, waiting)
+    held_up = watched.value if watched is not None and watched.value > 0 else 1.0
     nothing = interval(0.0, 0.0, 1.0 - waiting)
-    value = min(1.0, waiting + prepared)
+    value = min(1.0, waiting + prepared / held_up)
     return Split(
         overhead=nothing,
         memory=nothing,
         matmul=nothing,
         pointwise=nothing,
-        input=interval(value, waiting, 1.0 if prepared else waiting),
-        unexplained=interval(1.0 - value, 0.0, 1.0),
+        input=interval(value, waiting, min(1.0, waiting + max(prepared, prepared / held_up))),
+        unexplained=interval(1.0 - value, 0.0, 1.0 - waiting),
     )
 
 

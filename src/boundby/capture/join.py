@@ -330,25 +330,36 @@ def _told_kind(kind: StepKind, ops: StepOps | None, sites: Sequence[OpSite]) -> 
 
 
 def _host_input(ops: StepOps, sites: Sequence[OpSite], kind: StepKind, times: Sequence[WatchedTimes]) -> float:
-    """Seconds of host code that prepares the step's input: long silent stretches before the forward pass.
+    """Seconds of host code that prepares the step's input: long silent stretches before a forward pass.
 
-    Clearing gradients there is none of it. An inference step begins with its forward pass, so there it is the silence
-    after the last op.
+    A step that accumulates gradients has several: each begins after the last op of a backward pass or an optimizer.
+    What an optimizer takes there to clear gradients is none of it. An inference step begins with its forward pass, so
+    there it is the silence after the last op.
     """
     total = 0.0
     if kind == "inference":
         return ops.tail_s if ops.tail_s >= HOST_INPUT_S else 0.0  # false for an unknown (NaN) tail
-    phases = [sites[i].phase for i in ops.site]
-    modules = [sites[i].module for i in ops.site]
-    first = next((i for i, name in enumerate(modules) if name is not None and phases[i] == "forward"), None)
-    if first is None:
-        first = next((i for i, phase in enumerate(phases) if phase == "forward"), 0 if phases else -1)
-    cleared = np.median(np.stack([one.cleared for one in times]), axis=0) if times else np.zeros(len(ops.gap_s))
-    for at, gap in enumerate(np.array(ops.gap_s[: first + 1]) - cleared[: first + 1]):
-        # Calling a compiled region takes torch a while by itself.
-        if gap >= HOST_INPUT_S and sites[ops.site[at]].op != REGION_NAME:
-            total += float(gap)
+    silent = np.median(np.stack([one.gaps - one.cleared for one in times]), axis=0) if times else np.array(ops.gap_s)
+    for begin, end in _before_forward([sites[i] for i in ops.site]):
+        for at in range(begin, end + 1):
+            # Calling a compiled region takes torch a while by itself.
+            if silent[at] >= HOST_INPUT_S and sites[ops.site[at]].op != REGION_NAME:
+                total += float(silent[at])
     return total
+
+
+def _before_forward(ops: Sequence[OpSite]) -> list[tuple[int, int]]:
+    """From which op to which the gaps before them come before a forward pass; the first op where there is none."""
+    by_modules = any(one.module is not None and one.phase == "forward" for one in ops)
+    found: list[tuple[int, int]] = []
+    begin: int | None = 0
+    for at, one in enumerate(ops):
+        if one.phase in ("backward", "optimizer") or one.recomputed:
+            begin = at + 1
+        elif begin is not None and one.phase == "forward" and (one.module is not None or not by_modules):
+            found.append((begin, at))
+            begin = None
+    return found or [(0, 0)][: len(ops)]
 
 
 def _site(key: SiteKey) -> OpSite:

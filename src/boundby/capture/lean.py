@@ -10,7 +10,7 @@ from typing import Any
 
 from boundby.capture.regions import REGION, CompiledCalls
 from boundby.capture.usage import NO_USAGE, StepUsage
-from boundby.capture.watcher import OpWatcher
+from boundby.capture.watcher import CLEARING, OpWatcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class LeanStep:
     """One leanly watched step: ops in order with their raw windows, all times in ns of the same clock.
 
     ``stamps`` holds begin and end of each op in turn. ``input_at`` are (index of the next op, ns spent) of each wait
-    for input inside the step, ``clearing_at`` those of each clearing of gradients without an op of its own.
+    for input inside the step, ``clearing_at`` those of each clearing of gradients by an optimizer that ran no op.
     """
 
     ops: list[Any]
@@ -43,6 +43,9 @@ class LeanWatcher(OpWatcher):
         super().__init__()
         self.ops: list[Any] = []
         self.stamps: array[int] = array("q")
+        self.clearings: list[tuple[int, int]] = []
+        self._clearing_from: tuple[int, int] | None = None
+        self._ranges_inside = 0
         self._note = self.ops.append
         self._stamp = self.stamps.append
         self._regions = CompiledCalls(self._run_region)
@@ -68,6 +71,22 @@ class LeanWatcher(OpWatcher):
         self._stamp(begin)
         self._stamp(end)
         return out
+
+    def run_marker(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run it, and note how long optimizers take to clear gradients where that runs no op."""
+        begins = bool(args) and isinstance(args[0], str)
+        if self._clearing_from is None:
+            if begins and args[0].startswith(CLEARING):
+                self._clearing_from = (len(self.ops), time.perf_counter_ns())
+        elif begins:
+            self._ranges_inside += 1
+        elif self._ranges_inside:
+            self._ranges_inside -= 1
+        else:
+            (at, since), self._clearing_from = self._clearing_from, None
+            if at == len(self.ops):
+                self.clearings.append((at, time.perf_counter_ns() - since))
+        return func(*args, **kwargs)
 
     def missed_op(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """An op none of whose inner ops could be seen has its place in the sequence, without a time."""

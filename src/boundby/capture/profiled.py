@@ -37,7 +37,7 @@ _ALIASES = {"aten::_reshape_alias": "aten::view", "aten::_index_put_impl": "aten
 class ProfiledStep:
     """One step under the profiler: its operator calls in order of their begin, times in ns of the wall clock.
 
-    ``waits`` are the (begin, end) of each wait for input inside the step, ``clearings`` of each clearing of gradients.
+    ``waits`` are the (begin, end) of each wait for input inside the step.
     """
 
     names: list[str]
@@ -48,7 +48,6 @@ class ProfiledStep:
     waits: list[tuple[int, int]]
     usage: StepUsage = NO_USAGE
     turn: int = 0
-    clearings: Sequence[tuple[int, int]] = ()
 
     @property
     def seconds(self) -> float:
@@ -79,14 +78,13 @@ def can_profile() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A step's begin and end, its waits for input and its clearings of gradients, in ns of the wall clock."""
+    """A step's begin and end, and its waits for input, in ns of the wall clock."""
 
     begin: int
     end: int
     waits: list[tuple[int, int]]
     usage: StepUsage = NO_USAGE
     turn: int = 0
-    clearings: Sequence[tuple[int, int]] = ()
 
     def holds(self, at: int) -> bool:
         """Whether a moment is in the step and not in a wait."""
@@ -172,7 +170,6 @@ class ProfilingWatcher:
                     waits=span.waits,
                     usage=span.usage,
                     turn=span.turn,
-                    clearings=span.clearings,
                 )
             )
         return steps

@@ -86,7 +86,6 @@ class Recorder:
         self._input_ns = 0
         self._input_from = 0
         self._input_depth = 0
-        self._clearing = 0
 
     @property
     def done(self) -> bool:
@@ -125,7 +124,7 @@ class Recorder:
             self._probe()
         if self.habits is not None:
             self.habits.begin_step(self.schedule.role)
-        self._input_ns = self._clearing = 0
+        self._input_ns = 0
         self._active = True
         watch = self._watch = self._watch_for(self.schedule.role)
         if self.synchronize is not None:
@@ -207,20 +206,6 @@ class Recorder:
             self._input_ns += now - self._input_from
             if self._watch is not None:
                 self._watch.resume(now)
-
-    def clearing_begins(self) -> None:
-        """Gradients are cleared from now on: not seldom before any op, where silence is host code for input."""
-        self._clearing += 1
-        if self._clearing == 1 and self._watch is not None:
-            self._watch.clearing(self.clock(), ends=False)
-
-    def clearing_ends(self) -> None:
-        """They are cleared."""
-        if self._clearing == 0:  # watching, or a step, began in the middle of it
-            return
-        self._clearing -= 1
-        if self._clearing == 0 and self._watch is not None:
-            self._watch.clearing(self.clock(), ends=True)
 
     def finish(self) -> None:
         """Last probes, then give every buffer back."""

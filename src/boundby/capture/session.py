@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class StepRecorder(Boundaries, Protocol):
-    """What is told of steps, and of what happens in them outside of ops."""
+    """What is told of steps, and of waiting for their input."""
 
     in_optimizer: bool
 
@@ -47,10 +47,6 @@ class StepRecorder(Boundaries, Protocol):
     def input_begins(self) -> None: ...
 
     def input_ends(self) -> None: ...
-
-    def clearing_begins(self) -> None: ...
-
-    def clearing_ends(self) -> None: ...
 
     def finish(self) -> None: ...
 
@@ -263,10 +259,9 @@ class Session:
             self._outermost = OutermostCalls(self._module_called, self._hears_modules)
 
     def _hook_steps(self) -> None:
-        from boundby.capture.brackets import bracket_clearing, bracket_dataloaders
+        from boundby.capture.inputs import bracket_dataloaders
 
         self._undo_steps.append(bracket_dataloaders(self._input_begins, self._input_ends))
-        self._undo_steps.append(bracket_clearing(self._clearing_begins, self._clearing_ends))
         if self._want[1]:
             self._hook_optimizers()
 
@@ -418,14 +413,6 @@ class Session:
                     self._recorder.input_ends()
             except Exception as error:
                 self._fail(error)
-
-    def _clearing_begins(self, of: Any) -> None:
-        if not _compiling() and self._recorder is not None and threading.get_ident() == self._thread:
-            self._guarded(self._recorder.clearing_begins)()
-
-    def _clearing_ends(self) -> None:
-        if not _compiling() and self._recorder is not None and threading.get_ident() == self._thread:
-            self._guarded(self._recorder.clearing_ends)()
 
     def _note_fact(self, note: Callable[[FactsSeen], None]) -> None:
         """Look at an object of the script's; one that will not be looked at costs its facts, and nothing else."""

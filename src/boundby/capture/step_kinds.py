@@ -17,6 +17,7 @@ from boundby.capture.calibrate import Floats, WatchCost
 from boundby.capture.lean import LeanStep
 from boundby.capture.profiled import Matched, ProfiledStep, call_name, match_calls, past_call
 from boundby.capture.usage import StepUsage
+from boundby.capture.watcher import CLEARING
 
 if TYPE_CHECKING:
     from boundby.capture.recorder import Recorded
@@ -31,7 +32,7 @@ class WatchedTimes:
     """One watched step, seconds: windows and gaps (an entry an op), and the tail; ``watching`` was taken off them.
 
     A gap may come out slightly negative: between two ops of the autograd engine there is less than the correction.
-    ``cleared`` is how much of each gap went into clearing gradients.
+    ``cleared`` is how much of each gap an optimizer took to clear gradients.
     """
 
     windows: Floats
@@ -218,10 +219,13 @@ def profiled_times(step: ProfiledStep, matched: Matched, cost: Floats) -> Watche
         else:
             tail -= (end - begin) / 1e9
     cleared = np.zeros(len(gaps))
-    for begin, end in step.clearings:
-        at = int(np.searchsorted(begins, begin))
-        if at < len(gaps) and end <= begins[at]:
-            cleared[at] += (end - begin) / 1e9
+    last = 0
+    for name, begin, end in zip(step.names, step.begins, step.ends, strict=True):
+        if name.startswith(CLEARING) and begin >= last:  # one in another is part of it
+            last = end
+            at = int(np.searchsorted(begins, begin))
+            if at < len(gaps) and end <= begins[at]:
+                cleared[at] += (end - begin) / 1e9
     return WatchedTimes(
         windows=windows,
         gaps=gaps,

@@ -61,6 +61,9 @@ _QUERIES = frozenset(
     }
 )
 
+# What optimizers call the range of their ``zero_grad`` begins with this.
+CLEARING = "Optimizer.zero_grad#"
+
 # Higher-order ops whose own kernel is made of aten ops.
 _WORKS_ITSELF = frozenset({"flex_attention", "flex_attention_backward", "associative_scan", "map_impl"})
 _SUBGRAPHS = (FunctionType, MethodType, partial, torch.nn.Module)
@@ -113,6 +116,10 @@ class OpWatcher(TorchDispatchMode):
         """
         raise NotImplementedError
 
+    def run_marker(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Execute the begin (``args`` start with its name) or the end of a range that is marked for profilers."""
+        return func(*args, **kwargs)
+
     def missed_op(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """Take note of an op in which no inner op could be seen: on an opaque subclass, or a Triton kernel."""
 
@@ -151,7 +158,7 @@ class OpWatcher(TorchDispatchMode):
         if route is _Route.QUERY:
             return NotImplemented if foreign else func(*args, **kwargs)
         if route is _Route.MARKER:
-            return func(*args, **kwargs)
+            return self.run_marker(func, args, kwargs)
         if route is _Route.HIGHER_ORDER:
             return self._run_higher_order(func, args, kwargs)
         if foreign:

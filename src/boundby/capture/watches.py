@@ -24,8 +24,6 @@ class Watch(Protocol):
 
     def resume(self, now: int) -> None: ...
 
-    def clearing(self, now: int, *, ends: bool) -> None: ...
-
     def finish(self, begin: int, end: int, usage: StepUsage, turn: int) -> WatchedStep | None: ...
 
 
@@ -36,8 +34,6 @@ class LeanWatch:
         self._watcher = LeanWatcher()
         self._paused_at = 0
         self._waits: list[tuple[int, int]] = []
-        self._clearing_from = (0, 0)
-        self._clearings: list[tuple[int, int]] = []
 
     def begin(self, now: int) -> None:
         """Watch from now on."""
@@ -53,19 +49,11 @@ class LeanWatch:
         self._waits.append((len(self._watcher.ops), now - self._paused_at))
         self._watcher.start()
 
-    def clearing(self, now: int, *, ends: bool) -> None:
-        """Gradients begin, or end, to be cleared."""
-        at = len(self._watcher.ops)
-        if not ends:
-            self._clearing_from = (at, now)
-        elif at == self._clearing_from[0]:
-            self._clearings.append((at, now - self._clearing_from[1]))
-
     def finish(self, begin: int, end: int, usage: StepUsage, turn: int) -> LeanStep:
         """End watching; what was seen."""
         watcher = self._watcher
         watcher.stop()
-        return LeanStep(watcher.ops, watcher.stamps, begin, end, self._waits, usage, turn, self._clearings)
+        return LeanStep(watcher.ops, watcher.stamps, begin, end, self._waits, usage, turn, watcher.clearings)
 
 
 class ProfiledWatch:
@@ -81,8 +69,6 @@ class ProfiledWatch:
         self._offset = 0
         self._paused_at = 0
         self._waits: list[tuple[int, int]] = []
-        self._clearing_from = 0
-        self._clearings: list[tuple[int, int]] = []
         self._steps: list[Span] = []
         self.steps = 0
 
@@ -96,7 +82,7 @@ class ProfiledWatch:
         if not self._running:
             self._watcher.start()
             self._running = True
-        self._waits, self._clearings = [], []
+        self._waits = []
 
     def moment(self, now: int) -> None:
         """Tie the recorder's clock to the profiler's: ``now`` is this moment."""
@@ -110,13 +96,6 @@ class ProfiledWatch:
         """The input is there."""
         self._waits.append((self._paused_at + self._offset, now + self._offset))
 
-    def clearing(self, now: int, *, ends: bool) -> None:
-        """Gradients begin, or end, to be cleared."""
-        if ends:
-            self._clearings.append((self._clearing_from + self._offset, now + self._offset))
-        else:
-            self._clearing_from = now
-
     def finish(self, begin: int, end: int, usage: StepUsage, turn: int) -> None:
         """Note the step; its calls come with ``close``."""
         self.steps += 1
@@ -127,7 +106,6 @@ class ProfiledWatch:
                 waits=self._waits,
                 usage=usage,
                 turn=turn,
-                clearings=self._clearings,
             )
         )
 
@@ -158,9 +136,6 @@ class AttributedWatch:
     def resume(self, now: int) -> None:
         """The input is there."""
         self._watcher.start()
-
-    def clearing(self, now: int, *, ends: bool) -> None:
-        """No time is taken of such a step."""
 
     def finish(self, begin: int, end: int, usage: StepUsage, turn: int) -> AttributedStep:
         """End watching; what was seen."""

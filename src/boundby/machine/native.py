@@ -9,7 +9,7 @@ through the same registers is faster. Units apart from these (matrix units such 
 nothing; they are measured on working sets of 4 MiB and more, and where processor and compiler have none, left out.
 Small working sets are passed over several times in one call, so that the first caches are seen without its cost. Each
 loop has several forms (short and long vectors, one stretch of memory or several abreast), and for each working set the
-one that is the fastest here, by a short try, is measured.
+one that is the fastest here, by short tries, is measured.
 
 Several threads work each on its own part, from one start: on torch's own OpenMP threads where they can be had, which
 sit on their cores already, else on threads started for each call.
@@ -48,6 +48,8 @@ _LEAST_PASS_BYTES = 16 << 20
 _TRIES = 4
 _TRIED_BYTES = 4 << 20
 _TRYING_S = 1.5
+# No working set has more than so many times its part of what is left of that time.
+_SHARES = 4
 # As in ``bandwidth``: what a pass touches untimed before its next piece.
 _LEAD_BYTES = 64 << 20
 _ITEM = 4
@@ -168,10 +170,12 @@ class NativeLoops:
             apart: how many elements are left out between the parts of two threads, a multiple of 16.
         """
         elements = vectors[0].numel() - apart * (self._threads - 1)
-        if elements % (_LINE * self._threads) or any(vector.data_ptr() % 64 for vector in vectors):
+        whole = elements > 0 and elements % (_LINE * self._threads) == 0 and apart >= 0 and apart % _LINE == 0
+        if not whole or any(vector.data_ptr() % 64 for vector in vectors):
             raise ValueError(
-                f"vectors start at multiples of 64 bytes and have a multiple of {_LINE * self._threads} elements; "
-                f"got {elements} elements at {[vector.data_ptr() for vector in vectors]}"
+                f"vectors start at multiples of 64 bytes and have a multiple of {_LINE * self._threads} elements, with "
+                f"multiples of {_LINE} between the threads' parts; got {elements} elements, {apart} apart, at "
+                f"{[vector.data_ptr() for vector in vectors]}"
             )
         return self._call(
             STREAMS[name].operation,
@@ -310,7 +314,7 @@ def _sweep(
     unit, between = _LINE * threads, _APART * (threads - 1)
     # Hardly more than the stack's own sweep takes, so that they can share it.
     buffer = _aligned(data, max(sizes[-1] // _ITEM, 3 * unit) + 3 * between + 4 * _STAGGER)
-    deadline_ns = clock() + int(_TRYING_S * 1e9)
+    end_ns, sets_left = clock() + int(_TRYING_S * 1e9), len(kinds) * len(sizes)
     probes: list[Probe] = []
     readings: list[Reading] = []
     for name, stream in kinds.items():
@@ -319,6 +323,10 @@ def _sweep(
         probes.append(Probe(key=tiny, call=loops.stream(name, tiny_vectors, apart=_APART)))
         far_form: int | None = None
         for size in reversed(sizes):
+            # Sets past the caches take some times as long to try as the others; however slow they are, time is left.
+            now_ns = clock()
+            deadline_ns = now_ns + int(_SHARES * max(0, end_ns - now_ns) / sets_left)
+            sets_left -= 1
             pieces = max(1, size // (PIECE_BYTES * max(1, threads // 2)))
             elements = size // (_ITEM * stream.vectors * pieces) // unit * unit
             if elements == 0 or (stream.streaming and size < LEAST_STREAMED_BYTES):
@@ -367,9 +375,9 @@ def _calls(
 def fastest_form(forms: Sequence[Sequence[Callable[[], object]]], clock: Clock, deadline_ns: int) -> int:
     """Of the forms of a pass, each with a call for every piece, the number of the fastest.
 
-    They take turns of several tries, for a form's first may find in a cache what another has left there; each try is on
-    the next piece. The better half is tried on until one is left. Each is judged, as ceilings are, by a low quantile of
-    all its tries.
+    They take turns of several calls, each on the next piece, the first of them untimed, which may find in a cache what
+    another form has left there. The better half is tried on until one is left. Each is judged, as ceilings are, by a
+    low quantile of all its tries; of the few at first that is the fastest.
 
     Args:
         forms: the calls.
@@ -385,13 +393,15 @@ def fastest_form(forms: Sequence[Sequence[Callable[[], object]]], clock: Clock, 
 
     left = list(range(len(forms)))
     while len(left) > 1:
-        for number in (number for number in left for _ in range(_TRIES)):
-            before = clock()
-            if before >= deadline_ns:
-                best = min(left, key=typical_ns)
-                return best if taken[best] else len(forms) // 2
-            forms[number][next(pieces)]()
-            taken[number].append(clock() - before)
+        for number in left:
+            for count in range(_TRIES + 1):
+                before = clock()
+                if before >= deadline_ns:
+                    best = min(left, key=typical_ns)
+                    return best if taken[best] else len(forms) // 2
+                forms[number][next(pieces)]()
+                if count > 0:
+                    taken[number].append(clock() - before)
         left = sorted(left, key=typical_ns)[: (len(left) + 1) // 2]
     return left[0]
 

@@ -140,12 +140,6 @@ class Turns:
         """The input is there."""
         self._input_depth -= 1
 
-    def clearing_begins(self) -> None:
-        """Gradients are cleared, which is part of the step."""
-
-    def clearing_ends(self) -> None:
-        """They are cleared."""
-
     def begin(self) -> None:
         """A step begins."""
         self._active = True
