@@ -1,6 +1,6 @@
 """Compares ceilings with programs that share nothing with boundby: C loops, and plain loops over torch ops.
 
-    python benchmarks/ceilings/compare.py [--threads N ...] [--turns 15] [--milliseconds 60]
+    python benchmarks/ceilings/compare.py [--threads N ...] [--turns 15] [--milliseconds 60] [--itself]
 
 Raw ceilings (stack ``native``) are to lie within 3% of what ``loops.c`` reaches, those of torch and numpy within 5% of
 ``torch_loops.py``. All processes are kept alive, and stopped (SIGSTOP) while it is not their turn, so that none of
@@ -13,6 +13,9 @@ figures by a tenth and more, and is none of what is compared.
 
 ``loops.c`` is built for three widths of registers and has three forms of each stream; which of them is the best here is
 found out before, by short tries, and that one is compared.
+
+With ``--itself`` the independent programs are compared with second copies of themselves, which choose their own forms:
+what is off then is the machine's and this comparison's doing.
 
 Exit status 1 if a ceiling is further off, or could not be compared.
 """
@@ -30,7 +33,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -194,12 +197,18 @@ def best_form(loops: dict[int, Talker], name: str, size: int, threads: int) -> t
 
 
 def comparisons(
-    loops: dict[int, Talker], plain: Talker, own: Talker, threads: int, milliseconds: float
+    loops: dict[int, Talker], plain: Talker, own: Talker | tuple[dict[int, Talker], Talker], threads: int, ms: float
 ) -> list[Comparison]:
+    """All that is compared; ``own`` are boundby's probes, or second copies of the independent programs."""
     found: list[Comparison] = []
 
     def raw(label: str, name: str, size: int, question: list[object], unit: str) -> None:
         talker, asked = best_form(loops, name, size, threads)
+        if isinstance(own, Talker):
+            other = (own, json.dumps([*question, ms]))
+        else:
+            copy, copy_asked = best_form(own[0], name, size, threads)
+            other = (copy, f"{copy_asked} {ms}")
         width = next(width for width, one in loops.items() if one is talker)
         form = f"{8 * width} bit" + (f" x {asked.split()[3]}" if size else "")
         found.append(
@@ -207,21 +216,21 @@ def comparisons(
                 label=f"native {label}, {threads} thr. ({form})",
                 unit=unit,
                 limit=RAW_LIMIT,
-                independent=(talker, f"{asked} {milliseconds}"),
-                own=(own, json.dumps([*question, milliseconds])),
+                independent=(talker, f"{asked} {ms}"),
+                own=other,
             )
         )
 
     def stack(label: str, question: list[object], unit: str, stack: str = "torch", long: float = 1.0) -> None:
         kind, name, dtype, what = question
-        asked = json.dumps([kind, name, dtype, what, long * milliseconds])
+        asked = json.dumps([kind, name, dtype, what, long * ms])
         found.append(
             Comparison(
                 label=f"{stack} {label}, {threads} thr.",
                 unit=unit,
                 limit=STACK_LIMIT,
                 independent=(plain, asked),
-                own=(own, json.dumps([stack, *question, long * milliseconds])),
+                own=(own, json.dumps([stack, *question, long * ms])) if isinstance(own, Talker) else (own[1], asked),
             )
         )
 
@@ -258,6 +267,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, cores}), metavar="N")
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--milliseconds", type=float, default=60.0, help="how long each side measures in a turn")
+    parser.add_argument("--itself", action="store_true", help="compare the independent programs with copies of them")
     args = parser.parse_args()
     # Stopped processes are no use to anybody: they go with this one.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
@@ -271,18 +281,26 @@ def main() -> None:
                 "OMP_NUM_THREADS": str(threads),
             }
             with memory_file() as memory, ExitStack() as stack:
+                rest = (str(threads), str(memory))
 
                 def start(
                     name: str, *command: str, stack: ExitStack = stack, env: dict[str, str] = environment
                 ) -> Talker:
                     return stack.enter_context(talking(name, command, env))
 
-                loops = {width: start(path.name, str(path), str(memory)) for width, path in programs.items()}
-                plain = start(
-                    "plain torch loops", sys.executable, str(HERE / "torch_loops.py"), str(threads), str(memory)
-                )
-                own = start(
-                    "boundby's probes", sys.executable, str(HERE / "boundby_probes.py"), str(threads), str(memory)
+                def start_loops(start: Callable[..., Talker] = start, memory: Path = memory) -> dict[int, Talker]:
+                    return {width: start(path.name, str(path), str(memory)) for width, path in programs.items()}
+
+                def start_python(
+                    name: str, script: str, start: Callable[..., Talker] = start, rest: tuple[str, str] = rest
+                ) -> Talker:
+                    return start(name, sys.executable, str(HERE / script), *rest)
+
+                loops, plain = start_loops(), start_python("plain torch loops", "torch_loops.py")
+                own = (
+                    (start_loops(), start_python("a copy of the torch loops", "torch_loops.py"))
+                    if args.itself
+                    else start_python("boundby's probes", "boundby_probes.py")
                 )
                 # All have mapped it: however this process ends, nothing is left of it.
                 memory.unlink()
@@ -296,7 +314,15 @@ def main() -> None:
                 row, good = one.row()
                 rows.append(row)
                 within &= good
-    header = ["ceiling", "independent", "boundby", "ratio", "middle half of the turns", "limit", "within"]
+    header = [
+        "ceiling",
+        "independent",
+        "copy" if args.itself else "boundby",
+        "ratio",
+        "middle half of the turns",
+        "limit",
+        "within",
+    ]
     print(table(header, rows))
     failed = [row for row in rows if row[-1] != "yes"]
     print(f"\n{len(rows) - len(failed)} of {len(rows)} within their limits.")
