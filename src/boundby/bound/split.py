@@ -114,9 +114,9 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     whole = max(windows + inputs, total)
     scale = stretch / whole
     reconciliation = _reconciliation(trace, waited / total, fault_s)
-    if not has_shares(reconciliation):
+    if reconciliation is not None and not has_shares(reconciliation):
         # Shares of watched steps so unlike the bare one could contradict what its work takes at the least.
-        split = _unknown_but(waited / total, prepared=trace.host_input_s / total, watched=reconciliation)
+        split = _unknown_but(waited / total, prepared=trace.host_input_s / total, watched=reconciliation.value)
         return Division(
             time_s=time_s,
             split=split,
@@ -171,22 +171,21 @@ def divide(trace: Trace, ceilings: Ceilings, fault_s: float | None) -> Division:
     )
 
 
-def _unknown_but(waiting: float, *, prepared: float = 0.0, watched: Interval | None = None) -> Split:
+def _unknown_but(waiting: float, *, prepared: float = 0.0, watched: float = 1.0) -> Split:
     """The split of a step of which nothing but its share of waiting for input is known.
 
     Host code that prepares input took the share ``prepared`` of it in watched steps, which came to ``watched`` times
     the bare one: it may have been held up as much as they were, or not at all.
     """
     waiting = min(1.0, waiting)
-    held_up = watched.value if watched is not None and watched.value > 0 else 1.0
     nothing = interval(0.0, 0.0, 1.0 - waiting)
-    value = min(1.0, waiting + prepared / held_up)
+    value = min(1.0, waiting + prepared / watched)
     return Split(
         overhead=nothing,
         memory=nothing,
         matmul=nothing,
         pointwise=nothing,
-        input=interval(value, waiting, min(1.0, waiting + max(prepared, prepared / held_up))),
+        input=interval(value, waiting, min(1.0, waiting + prepared)),
         unexplained=interval(1.0 - value, 0.0, 1.0 - waiting),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from boundby.capture.cycle import LONGEST, find_cycle
+from boundby.capture.schedule import Schedule
 
 MARKED, TRAINING, INFERENCE = "marked", "training", "inference"
 _RANK = {None: 0, INFERENCE: 1, TRAINING: 2, MARKED: 3}
@@ -32,6 +33,24 @@ class Boundaries(Protocol):
     def discard(self) -> None: ...
 
     def restart(self) -> None: ...
+
+
+class StepRecorder(Boundaries, Protocol):
+    """What is told of steps, and of waiting for their input."""
+
+    in_optimizer: bool
+
+    @property
+    def schedule(self) -> Schedule: ...
+
+    @property
+    def in_input(self) -> bool: ...
+
+    def input_begins(self) -> None: ...
+
+    def input_ends(self) -> None: ...
+
+    def finish(self) -> None: ...
 
 
 class StepFinder:

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from boundby.capture import finder as steps
 from boundby.capture import marks
-from boundby.capture.finder import Boundaries, StepFinder
+from boundby.capture.finder import StepFinder, StepRecorder
 from boundby.capture.graph_breaks import breaks_before
 from boundby.capture.imports import after_import
-from boundby.capture.schedule import Limits, Role, Schedule
+from boundby.capture.schedule import Limits, Role
 from boundby.results.habits import Habits
 from boundby.results.language import tr
 from boundby.results.machine import Finding
@@ -31,24 +31,6 @@ if TYPE_CHECKING:
     from boundby.capture.habits import HabitsSeen
     from boundby.capture.outermost import OutermostCalls
     from boundby.capture.recorder import Probes, Recorder
-
-
-class StepRecorder(Boundaries, Protocol):
-    """What is told of steps, and of waiting for their input."""
-
-    in_optimizer: bool
-
-    @property
-    def schedule(self) -> Schedule: ...
-
-    @property
-    def in_input(self) -> bool: ...
-
-    def input_begins(self) -> None: ...
-
-    def input_ends(self) -> None: ...
-
-    def finish(self) -> None: ...
 
 
 class StopRun(SystemExit):

@@ -81,8 +81,8 @@ class OpWatcher(TorchDispatchMode):
     decomposed, tensor subclasses and higher-order ops are looked into. Results are bit-identical with and without
     the watcher, since the very same kernels run. Ops of other threads are not seen.
 
-    A subclass implements ``run_op`` and may implement ``missed_op``. Watch with ``start()`` and ``stop()`` at any two
-    moments of one thread; ``with`` works too.
+    A subclass implements ``run_op`` and may implement ``run_marker`` and ``missed_op``. Watch with ``start()`` and
+    ``stop()`` at any two moments of one thread; ``with`` works too.
     """
 
     supports_higher_order_operators = True

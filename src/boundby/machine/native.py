@@ -332,12 +332,9 @@ def _sweep(
             if elements == 0 or (stream.streaming and size < LEAST_STREAMED_BYTES):
                 continue
             key = f"native {name} {size}"
-            if pieces == 1:
-                each = [tuple(_parts(buffer, elements + between, stream.vectors))]
-            else:
-                vectors = _parts(buffer, elements * pieces, stream.vectors)
-                each = list(zip(*(vector.split(elements) for vector in vectors), strict=True))
             apart = _APART if pieces == 1 else 0
+            vectors = _parts(buffer, elements * pieces + apart * (threads - 1), stream.vectors)
+            each = list(zip(*(vector.split(vector.numel() // pieces) for vector in vectors), strict=True))
             form = far_form if pieces > 1 else None
             if form is None:
                 tried = max(1, _TRIED_BYTES * threads // size)
