@@ -40,6 +40,8 @@ class SharedData(DataSource):
     def __init__(self, path: str) -> None:
         super().__init__()
         self._shared = torch.from_file(path, shared=True, size=os.path.getsize(path) // 4)
+        # As a source's own memory is: there already. Tries of forms would spend their time on page faults.
+        self._shared.sum()
 
     def large(self, elements: int, *, dtype: str = "fp32") -> torch.Tensor:
         if dtype != "fp32":
@@ -79,11 +81,12 @@ def main() -> None:
             value = None
             if reading is not None:
                 # A process that stood still is slow at first; the other sides go on past that within their time.
+                keys = (*reading.keys, *reading.other_ways)
                 call, warm_ns = probes[reading.keys[0]].call, monotonic_ns() + WARM_UP_NS
                 while monotonic_ns() < warm_ns:
                     call()
                 deadline_ns = monotonic_ns() + int(1e6 * milliseconds)
-                rounds = take_rounds([probes[key] for key in reading.keys], deadline_ns=deadline_ns, max_rounds=1000)
+                rounds = take_rounds([probes[key] for key in keys], deadline_ns=deadline_ns, max_rounds=1000)
                 found = read_ceilings([reading], rounds, threads=threads)
                 value = found[0].value if found else None
             print(json.dumps(value), flush=True)

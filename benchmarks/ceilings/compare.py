@@ -12,7 +12,8 @@ All sides stream over the same memory, a file in RAM that each maps: which physi
 figures by a tenth and more, and is none of what is compared.
 
 ``loops.c`` is built for three widths of registers and has three forms of each stream; which of them is the best here is
-found out before, by short tries, and that one is compared.
+found out before, by short tries, and that one is compared. From 4 MiB on, where the best changes with the moment, both
+sides measure two forms in every turn, and the better one counts.
 
 With ``--itself`` the independent programs are compared with second copies of themselves, which choose their own forms:
 what is off then is the machine's and this comparison's doing.
@@ -105,21 +106,28 @@ def talking(name: str, command: Sequence[str], environment: dict[str, str]) -> I
         process.wait()
 
 
+# Whom to ask what.
+Side = Sequence[tuple[Talker, str]]
+
+
 @dataclass(slots=True)
 class Comparison:
-    """One ceiling: what to ask each side, and what they answered turn by turn."""
+    """One ceiling: what to ask each side, and what they answered turn by turn.
+
+    A side that is asked several questions answers with the largest of its answers.
+    """
 
     label: str
     unit: str
     limit: float
-    independent: tuple[Talker, str]
-    own: tuple[Talker, str]
+    independent: Side
+    own: Side
     answers: list[tuple[float, float]] = field(default_factory=list)
     missing: int = 0
 
     def take(self, own_first: bool) -> None:
         order = (self.own, self.independent) if own_first else (self.independent, self.own)
-        first, second = (talker.ask(question) for talker, question in order)
+        first, second = (max(talker.ask(question) or 0.0 for talker, question in side) for side in order)
         independent, own = (second, first) if own_first else (first, second)
         if independent and own:
             self.answers.append((independent, own))
@@ -179,10 +187,10 @@ def memory_file() -> Iterator[Path]:
         Path(name).unlink(missing_ok=True)
 
 
-def best_form(loops: dict[int, Talker], name: str, size: int, threads: int) -> tuple[Talker, str]:
-    """The width and the number of stretches that this loop is fastest with: the best three of short tries are tried on.
+def best_forms(loops: dict[int, Talker], name: str, size: int, threads: int) -> list[tuple[Talker, str]]:
+    """The widths and numbers of stretches that this loop is fastest with: one, or two from 4 MiB on.
 
-    All are judged by the medians of what they reached.
+    The best four of short tries are tried on; all are judged by the medians of what they reached.
     """
     forms = [(talker, stretches) for talker in loops.values() for stretches in ((1,) if size == 0 else (1, 2, 4))]
     tries: list[list[float]] = [[] for _ in forms]
@@ -191,9 +199,9 @@ def best_form(loops: dict[int, Talker], name: str, size: int, threads: int) -> t
         for number in left * turns:
             talker, stretches = forms[number]
             tries[number].append(talker.ask(f"{name} {size} {threads} {stretches} 12") or 0.0)
-        left = sorted(left, key=lambda number: -statistics.median(tries[number]))[:3]
-    talker, stretches = forms[left[0]]
-    return talker, f"{name} {size} {threads} {stretches}"
+        left = sorted(left, key=lambda number: -statistics.median(tries[number]))[:4]
+    chosen = [forms[number] for number in left[: 2 if size >= 4 * MIB else 1]]
+    return [(talker, f"{name} {size} {threads} {stretches}") for talker, stretches in chosen]
 
 
 def comparisons(
@@ -203,21 +211,19 @@ def comparisons(
     found: list[Comparison] = []
 
     def raw(label: str, name: str, size: int, question: list[object], unit: str) -> None:
-        talker, asked = best_form(loops, name, size, threads)
-        if isinstance(own, Talker):
-            other = (own, json.dumps([*question, ms]))
-        else:
-            copy, copy_asked = best_form(own[0], name, size, threads)
-            other = (copy, f"{copy_asked} {ms}")
-        width = next(width for width, one in loops.items() if one is talker)
-        form = f"{8 * width} bit" + (f" x {asked.split()[3]}" if size else "")
+        def asked_of(programs: dict[int, Talker]) -> list[tuple[Talker, str]]:
+            return [(talker, f"{asked} {ms}") for talker, asked in best_forms(programs, name, size, threads)]
+
+        independent = asked_of(loops)
+        width = next(width for width, one in loops.items() if one is independent[0][0])
+        form = f"{8 * width} bit" + (f" x {independent[0][1].split()[3]}" if size else "")
         found.append(
             Comparison(
                 label=f"native {label}, {threads} thr. ({form})",
                 unit=unit,
                 limit=RAW_LIMIT,
-                independent=(talker, f"{asked} {ms}"),
-                own=other,
+                independent=independent,
+                own=[(own, json.dumps([*question, ms]))] if isinstance(own, Talker) else asked_of(own[0]),
             )
         )
 
@@ -229,8 +235,10 @@ def comparisons(
                 label=f"{stack} {label}, {threads} thr.",
                 unit=unit,
                 limit=STACK_LIMIT,
-                independent=(plain, asked),
-                own=(own, json.dumps([stack, *question, long * ms])) if isinstance(own, Talker) else (own[1], asked),
+                independent=[(plain, asked)],
+                own=[(own, json.dumps([stack, *question, long * ms]))]
+                if isinstance(own, Talker)
+                else [(own[1], asked)],
             )
         )
 

@@ -73,34 +73,26 @@ static volatile float factor = 1;
 CHAIN_LOOP(chains32, pack)
 CHAIN_LOOP(chains64, pack64)
 
-/* One turn of a pass: OP(j) on 4 packs of each of S stretches. */
-#define STRETCHED(S, OP)                                              \
-    do {                                                              \
-        long length = n / (S) / 4 * 4;                                \
-        for (long i = 0; i < length; i += 4)                          \
-            for (int s = 0; s < (S); s++) {                           \
-                long j = i + s * length;                              \
-                int k = 4 * s % 8;                                    \
-                OP(j, k) OP(j + 1, k + 1) OP(j + 2, k + 2) OP(j + 3, k + 3) \
-            }                                                         \
-        for (long j = (S) * length; j < n; j++) { OP(j, 0) }          \
-    } while (0)
-
-#define PASS(NAME, OP)                                                                            \
-    static void NAME(pack *a, pack *b, pack *c, long n, int stretches, long repeats) {            \
-        pack sum[8], one;                                                                         \
+/* Passes with OP(j, sum) on 8 packs a turn where there is one stretch, else on 4 packs of each of S stretches. A function
+ * for each S: with all in one, the compiler would put the sums down after each pass, which shows in short ones. */
+#define PASS_OF(NAME, S, OP)                                                                      \
+    static void NAME##_##S(pack *a, pack *b, pack *c, long n, long repeats) {                     \
+        enum { EACH = S == 1 ? 8 : 4 };                                                           \
+        pack sum[8] = {{0}}, one;                                                                 \
         (void)b, (void)c;                                                                         \
         for (int l = 0; l < LANES; l++) one[l] = factor;                                          \
-        for (int k = 0; k < 8; k++) sum[k] = one - one;                                           \
+        long length = n / S / EACH * EACH;                                                        \
         while (repeats--) {                                                                       \
-            if (stretches == 1) STRETCHED(1, OP);                                                 \
-            else if (stretches == 2) STRETCHED(2, OP);                                            \
-            else STRETCHED(4, OP);                                                                \
+            for (long i = 0; i < length; i += EACH)                                               \
+                for (int s = 0; s < S; s++)                                                       \
+                    for (int p = 0; p < EACH; p++) { OP(i + s * length + p, (EACH * s + p) % 8) } \
+            for (long j = S * length; j < n; j++) { OP(j, 0) }                                    \
             __asm__ volatile("" ::: "memory");                                                    \
         }                                                                                         \
-        for (int k = 1; k < 8; k++) sum[0] += sum[k];                                             \
+        sum[0] += sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];                   \
         sink = sum[0][0] + one[0];                                                                \
     }
+#define PASS(NAME, OP) PASS_OF(NAME, 1, OP) PASS_OF(NAME, 2, OP) PASS_OF(NAME, 4, OP)
 
 #define READ(j, k) sum[k] += a[j];
 #define WRITE(j, k) PUT(a + (j), one);
@@ -121,12 +113,14 @@ PASS(pass_copy_nt, COPY_PAST)
 PASS(pass_triad_nt, TRIAD_PAST)
 #endif
 
-typedef void (*pass_function)(pack *, pack *, pack *, long, int, long);
-static const struct kind { const char *name; pass_function pass; int vectors, counted; } kinds[] = {
-    {"read", pass_read, 1, 1}, {"write", pass_write, 1, 1}, {"copy", pass_copy, 2, 2},
-    {"inplace", pass_inplace, 1, 2}, {"triad", pass_triad, 3, 3},
+typedef void (*pass_function)(pack *, pack *, pack *, long, long);
+#define PASSES(NAME) {NAME##_1, NAME##_2, NAME##_4}
+static const struct kind { const char *name; pass_function passes[3]; int vectors, counted; } kinds[] = {
+    {"read", PASSES(pass_read), 1, 1}, {"write", PASSES(pass_write), 1, 1}, {"copy", PASSES(pass_copy), 2, 2},
+    {"inplace", PASSES(pass_inplace), 1, 2}, {"triad", PASSES(pass_triad), 3, 3},
 #ifdef PAST
-    {"write_nt", pass_write_nt, 1, 1}, {"copy_nt", pass_copy_nt, 2, 2}, {"triad_nt", pass_triad_nt, 3, 3},
+    {"write_nt", PASSES(pass_write_nt), 1, 1}, {"copy_nt", PASSES(pass_copy_nt), 2, 2},
+    {"triad_nt", PASSES(pass_triad_nt), 3, 3},
 #endif
 };
 
@@ -161,9 +155,9 @@ static void work(long thread) {
     if (now.chains == 64) { chains64(now.repeats); return; }
     /* The prefetchers of one core would go on into what another one is writing. */
     long packs = share(), apart = now.pieces == 1 ? APART / WIDTH : 0;
-    long vector = packs * now.pieces * now.threads + apart * now.threads + 2112 / WIDTH;
+    long vector = packs * now.pieces * now.threads + apart * now.threads + 1088 / WIDTH;
     pack *a = (pack *)now.memory + (now.piece * now.threads + thread) * packs + thread * apart;
-    now.kind->pass(a, a + vector, a + 2 * vector, packs, now.stretches, now.repeats);
+    now.kind->passes[now.stretches / 2](a, a + vector, a + 2 * vector, packs, now.repeats);
 #if defined(__x86_64__)
     _mm_sfence();
 #endif

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from boundby.machine.data import DTYPES, DataSource
+from boundby.machine.data import DTYPES, DataSource, apart
 from boundby.machine.functions import FUNCTIONS, MAKERS, function_arguments, function_elements, function_probes
 
 MODELS_USE = (
@@ -53,3 +53,24 @@ def test_functions_of_other_types_are_the_same_functions():
     for name in sorted(set(MAKERS["bf16"]) & set(MAKERS["fp64"]) - {"sum", "tanh"}):
         expected, got = FUNCTIONS[name](wide)().float(), FUNCTIONS[name](narrow)().float()
         torch.testing.assert_close(got, expected, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("dtype", MAKERS)
+@pytest.mark.parametrize("elements", [2, 4096, 65_536])
+def test_what_functions_read_and_write_lies_apart_within_a_page(dtype, elements):
+    arguments = function_arguments(DataSource(), elements, dtype)
+    vectors = [getattr(arguments, name) for name in ("x", "y", "z", "positive", "small", "out")]
+    for first in vectors:
+        for second in vectors:
+            distance = (second.data_ptr() - first.data_ptr()) % 4096
+            assert first is second or 448 <= distance <= 4096 - 448
+
+
+def test_vectors_apart_are_copies():
+    given = (torch.arange(5), torch.rand(3, 4), torch.tensor([True, False]))
+    copies = apart(*given)
+    for vector, copy in zip(given, copies, strict=True):
+        assert copy.dtype == vector.dtype
+        assert torch.equal(copy, vector)
+    copies[0].zero_()
+    assert given[0].tolist() == [0, 1, 2, 3, 4]

@@ -194,14 +194,14 @@ class FakeClock:
 def test_the_fastest_form_is_found_though_a_try_was_disturbed():
     clock = FakeClock()
     forms = [[clock.call(700)], [clock.call(9_000_000, 500, 500, 500)], [clock.call(600)]]
-    assert native.fastest_form(forms, clock, deadline_ns=10**9) == 1
+    assert native.fastest_forms(forms, clock, deadline_ns=10**9) == [1]
 
 
 def test_each_try_is_on_another_piece():
     clock = FakeClock()
     tried: list[int] = []
     forms = [[lambda piece=piece: tried.append(piece) for piece in range(5)] for _ in range(3)]
-    native.fastest_form(forms, clock, deadline_ns=1)
+    native.fastest_forms(forms, clock, deadline_ns=1)
     assert tried == [number % 5 for number in range(len(tried))]
     assert len(tried) > 5
 
@@ -219,17 +219,34 @@ def test_forms_that_are_near_each_other_are_tried_more_often_than_the_slow_ones(
 
     durations = [900, 510, 900, 900, 500, 900, 900, 520, 900]
     forms = [[counted(number, clock.call(ns, ns + 300))] for number, ns in enumerate(durations)]
-    assert native.fastest_form(forms, clock, deadline_ns=10**9) == 4
+    assert native.fastest_forms(forms, clock, deadline_ns=10**9) == [4]
     assert min(counts[4], counts[1]) >= 2 * counts[0] == 4 * counts[8]
+
+
+def test_as_many_forms_are_left_as_are_wanted_the_fastest_first():
+    clock = FakeClock()
+    forms = [[clock.call(ns)] for ns in (900, 510, 900, 800, 500, 900, 900, 520, 900)]
+    assert native.fastest_forms(forms, clock, deadline_ns=10**9, count=2) == [4, 1]
+    assert native.fastest_forms(forms, clock, deadline_ns=10**9, count=3) == [4, 1, 7]
+
+
+def test_past_the_first_caches_two_forms_of_each_loop_are_measured():
+    probes, findings = native_probes(DataSource(), threads=1, memory_bytes=16 << 20, clock=lambda: 0)
+    assert findings == ()
+    keys = {probe.key for probe in probes.probes}
+    for one in probes.readings:
+        if one.kind == "bandwidth":
+            assert len(one.other_ways) == (1 if one.size_bytes >= LEAST_STREAMED_BYTES else 0), one
+            assert {*one.keys, *one.other_ways} <= keys
 
 
 def test_trying_ends_at_the_deadline_with_the_best_so_far():
     clock = FakeClock()
     forms = [[clock.call(10**6)] for _ in range(6)]
     forms[1] = [clock.call(10**5)]
-    assert native.fastest_form(forms, clock, deadline_ns=5_250_000) == 1
+    assert native.fastest_forms(forms, clock, deadline_ns=5_250_000) == [1]
     assert clock.now_ns < 7 * 10**6
-    assert native.fastest_form(forms, clock, deadline_ns=0) == 3
+    assert native.fastest_forms(forms, clock, deadline_ns=0) == [3]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only on Linux are torch's threads to be found")

@@ -264,6 +264,24 @@ def test_the_span_of_several_ops_is_their_band_and_missing_ones_are_left_out():
     assert (ceiling.low, ceiling.value, ceiling.high) == (1.0, 2.0, 9.0)
 
 
+def test_of_several_ways_to_do_the_same_the_fastest_counts():
+    rounds = Rounds(
+        windows={
+            "slow": [Window(seconds=4.0)] * 3,
+            "fast": [Window(seconds=s) for s in (2.0, 2.0, 2.5)],
+            "tiny": [Window(seconds=1.0)],
+        },
+        rounds=1,
+        dropped=0,
+        unconfirmed=frozenset({"slow"}),
+    )
+    one = reading(("slow", "tiny"), rate_of(6.0), "flop/s", other_ways=("gone", "fast"))
+    (ceiling,) = read_ceilings([one], rounds, threads=1)
+    assert (ceiling.value, ceiling.windows, ceiling.samples) == (6.0, 3, (6.0, 6.0, 4.0))
+    assert unconfirmed_readings([one], rounds) == 0
+    assert unconfirmed_readings([reading(("slow",), seconds_of)], rounds) == 1
+
+
 def test_unsteady_probes_are_named():
     steady, unsteady = [Window(seconds=1.0)] * 3, [Window(seconds=s) for s in (1.0, 1.3, 1.4)]
     assert unsteady_probes(Rounds(windows={"s": steady, "u": unsteady}, rounds=1, dropped=0)) == ("u",)

@@ -1,6 +1,8 @@
 """Function ceilings: seconds per element of what models apply element by element, in cache, through eager ops.
 
-The time of the same op on a few elements is subtracted. Outputs go to existing tensors wherever torch offers that.
+The time of the same op on a few elements is subtracted. Outputs go to existing tensors wherever torch offers that, and
+tensors lie apart from each other as ``apart`` says: what an op takes longer where its result happens to lie
+badly is not in these figures.
 
 The range of the arguments is part of a function's ceiling, since exp, sin, sqrt and log have slow ranges: unless said
 otherwise they are normal numbers of mean 0 and standard deviation 1; ``sqrt``, ``rsqrt``, ``log`` and ``div``'s divisor
@@ -20,7 +22,7 @@ from functools import partial
 
 import torch
 
-from boundby.machine.data import DTYPES, DataSource
+from boundby.machine.data import DTYPES, DataSource, apart
 from boundby.machine.probe import Probe, ProbeSet, Reading, per_element
 
 # torch splits work among threads in pieces of 32 Ki elements; each thread is to have one, and two at one thread.
@@ -114,10 +116,14 @@ def _batch_norm_backward(a: Arguments) -> Callable[[], object]:
     )  # fmt: skip
 
 
-def _softmax_backward(op: Callable[..., object]) -> Maker:
+def _softmax(op: Callable[..., object]) -> Maker:
+    return lambda a: partial(op, a.rows, 1, False, out=a.out.view_as(a.rows))
+
+
+def _softmax_backward(op: Callable[..., object], into: str) -> Maker:
     def make(a: Arguments) -> Callable[[], object]:
         result = torch.softmax(a.rows, 1)
-        return partial(op, a.y.view_as(result), result, 1, result.dtype)
+        return partial(op, a.y.view_as(result), result, 1, result.dtype, **{into: a.out.view_as(result)})
 
     return make
 
@@ -161,10 +167,10 @@ FUNCTIONS: dict[str, Maker] = {
     "tanh_backward": _gradient(aten.tanh_backward.grad_input),
     "sigmoid_backward": _gradient(aten.sigmoid_backward.grad_input),
     "threshold_backward": _gradient(aten.threshold_backward.grad_input, threshold=0),
-    "softmax": lambda a: partial(torch.softmax, a.rows, 1),
-    "log_softmax": lambda a: partial(torch.log_softmax, a.rows, 1),
-    "softmax_backward": _softmax_backward(aten._softmax_backward_data),
-    "log_softmax_backward": _softmax_backward(aten._log_softmax_backward_data),
+    "softmax": _softmax(aten._softmax.out),
+    "log_softmax": _softmax(aten._log_softmax.out),
+    "softmax_backward": _softmax_backward(aten._softmax_backward_data.out, "grad_input"),
+    "log_softmax_backward": _softmax_backward(aten._log_softmax_backward_data.out, "out"),
     "layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
     "batch_norm": _batch_norm,
@@ -231,15 +237,15 @@ def function_probes(data: DataSource, *, threads: int) -> ProbeSet:
         for name in names:
             add(name, dtype, FUNCTIONS[name](large), FUNCTIONS[name](tiny))
     for name, source, target in (("to_bf16", "fp32", "bf16"), ("to_fp32", "bf16", "fp32")):
-        calls = [
-            partial(torch.empty(size, dtype=DTYPES[target]).copy_, data.normal(size, dtype=source))
-            for size in (elements, _TINY)
-        ]
+        calls = []
+        for size in (elements, _TINY):
+            numbers, out = apart(data.normal(size, dtype=source), torch.zeros(size, dtype=DTYPES[target]))
+            calls.append(partial(out.copy_, numbers))
         add(name, source, *calls)
-    integers = [
-        partial(torch.add, data.integers(size, below=1000), 1, out=data.integers(size, below=1000))
-        for size in (elements, _TINY)
-    ]
+    integers = []
+    for size in (elements, _TINY):
+        numbers, out = apart(data.integers(size, below=1000), data.integers(size, below=1000))
+        integers.append(partial(torch.add, numbers, 1, out=out))
     add("add", "int64", *integers)
     return ProbeSet(probes=tuple(probes), readings=tuple(readings))
 
@@ -252,14 +258,22 @@ def function_arguments(data: DataSource, elements: int, dtype: str) -> Arguments
         elements: the length of each tensor; a multiple of 128, or less than that.
         dtype: their data type, by its short name.
     """
+    x, y, z, positive, small, out = apart(
+        data.normal(elements, dtype=dtype),
+        data.normal(elements, dtype=dtype),
+        data.normal(elements, dtype=dtype),
+        data.uniform(elements, low=0.1, high=4.0, dtype=dtype),
+        data.uniform(elements, low=-3.0, high=3.0, dtype=dtype),
+        data.normal(elements, dtype=dtype),
+    )
     return Arguments(
-        x=data.normal(elements, dtype=dtype),
-        y=data.normal(elements, dtype=dtype),
-        z=data.normal(elements, dtype=dtype),
-        positive=data.uniform(elements, low=0.1, high=4.0, dtype=dtype),
-        small=data.uniform(elements, low=-3.0, high=3.0, dtype=dtype),
+        x=x,
+        y=y,
+        z=z,
+        positive=positive,
+        small=small,
         mask=torch.arange(elements) % ROW < ROW // 2,
         random_mask=data.normal(elements) > 0,
-        out=data.normal(elements, dtype=dtype),
+        out=out,
         generator=data.generator,
     )

@@ -9,7 +9,8 @@ through the same registers is faster. Units apart from these (matrix units such 
 nothing; they are measured on working sets of 4 MiB and more, and where processor and compiler have none, left out.
 Small working sets are passed over several times in one call, so that the first caches are seen without its cost. Each
 loop has several forms (short and long vectors, one stretch of memory or several abreast), and for each working set the
-one that is the fastest here, by short tries, is measured.
+one that is the fastest here, by short tries, is measured; from 4 MiB on, where a moment's tries may mislead, the best
+two, and the better one is the ceiling.
 
 Several threads work each on its own part, from one start: on torch's own OpenMP threads where they can be had, which
 sit on their cores already, else on threads started for each call.
@@ -37,7 +38,7 @@ from boundby.results.machine import Finding
 from boundby.timing.clock import Clock, monotonic_ns
 
 STACK = "native"
-# Below this a working set is in a core's own caches, where going past them only costs.
+# Below this a working set is in a core's own caches, where going past them only costs, and one form stays the fastest.
 LEAST_STREAMED_BYTES = 4 << 20
 # A hundred microseconds and more a call: by the tiny twin its cost is known only when the interpreter's own data is in
 # the caches, and a stream has just turned it out of them.
@@ -49,7 +50,7 @@ _TRIES = 4
 _TRIED_BYTES = 4 << 20
 _TRYING_S = 1.5
 # No working set has more than so many times its part of what is left of that time.
-_SHARES = 4
+_SHARES = 8
 # As in ``bandwidth``: what a pass touches untimed before its next piece.
 _LEAD_BYTES = 64 << 20
 _ITEM = 4
@@ -321,7 +322,7 @@ def _sweep(
         tiny = f"native {name} tiny"
         tiny_vectors = _parts(buffer, unit + between, stream.vectors)
         probes.append(Probe(key=tiny, call=loops.stream(name, tiny_vectors, apart=_APART)))
-        far_form: int | None = None
+        far_forms: Sequence[int] = ()
         for size in reversed(sizes):
             # Sets past the caches take some times as long to try as the others; however slow they are, time is left.
             now_ns = clock()
@@ -331,28 +332,31 @@ def _sweep(
             elements = size // (_ITEM * stream.vectors * pieces) // unit * unit
             if elements == 0 or (stream.streaming and size < LEAST_STREAMED_BYTES):
                 continue
-            key = f"native {name} {size}"
             apart = _APART if pieces == 1 else 0
             vectors = _parts(buffer, elements * pieces + apart * (threads - 1), stream.vectors)
             each = list(zip(*(vector.split(vector.numel() // pieces) for vector in vectors), strict=True))
-            form = far_form if pieces > 1 else None
-            if form is None:
+            forms = far_forms if pieces > 1 else ()
+            if not forms:
                 tried = max(1, _TRIED_BYTES * threads // size)
-                forms = [
+                choice = [
                     _calls(loops, name, each, form=number, repeats=tried, apart=apart) for number in range(loops.forms)
                 ]
-                form = fastest_form(forms, clock, deadline_ns)
+                count = 2 if size >= LEAST_STREAMED_BYTES else 1
+                forms = fastest_forms(choice, clock, deadline_ns, count=count)
             if pieces > 1:
                 # One choice for all that goes by pieces: it was made on the largest.
-                far_form = form
+                far_forms = forms
             repeats = max(1, _LEAST_PASS_BYTES * threads // size)
-            calls = _calls(loops, name, each, form=form, repeats=repeats, apart=apart)
-            probes.append(_pass(key, calls, piece_bytes=size // pieces))
+            keys = [f"native {name} {size} form {form}" for form in forms]
+            for key, form in zip(keys, forms, strict=True):
+                calls = _calls(loops, name, each, form=form, repeats=repeats, apart=apart)
+                probes.append(_pass(key, calls, piece_bytes=size // pieces))
             readings.append(
                 Reading(
                     kind="bandwidth",
                     name=name,
-                    keys=(key, tiny),
+                    keys=(keys[0], tiny),
+                    other_ways=tuple(keys[1:]),
                     formula=rate_of(stream.counted * elements * _ITEM * repeats),
                     unit="byte/s",
                     dtype="fp32",
@@ -369,17 +373,20 @@ def _calls(
     return [loops.stream(name, piece, form=form, repeats=repeats, apart=apart) for piece in each]
 
 
-def fastest_form(forms: Sequence[Sequence[Callable[[], object]]], clock: Clock, deadline_ns: int) -> int:
-    """Of the forms of a pass, each with a call for every piece, the number of the fastest.
+def fastest_forms(
+    forms: Sequence[Sequence[Callable[[], object]]], clock: Clock, deadline_ns: int, *, count: int = 1
+) -> list[int]:
+    """Of the forms of a pass, each with a call for every piece, the numbers of the fastest, the best first.
 
     They take turns of several calls, each on the next piece, the first of them untimed, which may find in a cache what
-    another form has left there. The better half is tried on until one is left. Each is judged, as ceilings are, by a
-    low quantile of all its tries; of the few at first that is the fastest.
+    another form has left there. The better half is tried on until ``count`` are left. Each is judged, as ceilings are,
+    by a low quantile of all its tries; of the few at first that is the fastest.
 
     Args:
         forms: the calls.
         clock: nanoseconds.
-        deadline_ns: when to stop trying, by ``clock``; the best so far is taken then, or one in the middle.
+        deadline_ns: when to stop trying, by ``clock``; the best so far are taken then, or one in the middle.
+        count: how many are wanted.
     """
     pieces = cycle(range(len(forms[0])))
     taken: list[list[int]] = [[] for _ in forms]
@@ -389,18 +396,18 @@ def fastest_form(forms: Sequence[Sequence[Callable[[], object]]], clock: Clock, 
         return tries[int(VALUE_QUANTILE * len(tries))] if tries else math.inf
 
     left = list(range(len(forms)))
-    while len(left) > 1:
+    while len(left) > count:
         for number in left:
-            for count in range(_TRIES + 1):
+            for turn in range(_TRIES + 1):
                 before = clock()
                 if before >= deadline_ns:
-                    best = min(left, key=typical_ns)
-                    return best if taken[best] else len(forms) // 2
+                    known = sorted((one for one in left if taken[one]), key=typical_ns)
+                    return known[:count] or [len(forms) // 2]
                 forms[number][next(pieces)]()
-                if count > 0:
+                if turn > 0:
                     taken[number].append(clock() - before)
-        left = sorted(left, key=typical_ns)[: (len(left) + 1) // 2]
-    return left[0]
+        left = sorted(left, key=typical_ns)[: max(count, (len(left) + 1) // 2)]
+    return sorted(left, key=typical_ns)
 
 
 def _pass(key: str, calls: Sequence[Callable[[], object]], *, piece_bytes: int) -> Probe:

@@ -120,26 +120,37 @@ MULTIPLY_ADDS(fma32, vector32, float, LANES32)
 #define fma64_ADD fma32_ADD
 MULTIPLY_ADDS(fma64, vector64, double, LANES64)
 
-/* So many passes over memory: STREAMS stretches of it abreast, together eight vectors a turn. With fewer vectors the
+/* Passes over memory: STREAMS stretches of it abreast, together eight vectors a turn or more. With fewer vectors the
  * loop's own counting shows in the first cache. Several stretches give memory more to do at once than a single one,
  * which its prefetchers follow only so far; short vectors, of which several share a line, do too on some processors.
- * Which form is the fastest depends on the processor and on where the data is, so that all are here to be tried. */
+ * Which form is the fastest depends on the processor and on where the data is, so that all are here to be tried.
+ *
+ * A stretch starts at a line, and a turn does whole lines of each: stores that go past the caches wait for the rest of
+ * a line that they do a part of. What is left of the stretches is done at the end, one vector after another. */
 #define TURN 8
+#define LINE_FLOATS 16
+
+#define STRETCHES(VECTOR, STREAMS)                                                                                     \
+    enum {                                                                                                             \
+        LANES = sizeof(VECTOR) / sizeof(float),                                                                        \
+        SHARE = TURN / (STREAMS),                                                                                      \
+        EACH_STREAM = SHARE * LANES < LINE_FLOATS ? LINE_FLOATS / LANES : SHARE,                                       \
+        EACH_TURN = (STREAMS) * EACH_STREAM                                                                            \
+    };                                                                                                                 \
+    size_t vectors = floats / LANES, stretch = vectors / (STREAMS);                                                    \
+    stretch -= stretch % EACH_STREAM
 
 /* Sums go to the lanes at ``to``: adding these up would show in a short pass. */
 #define READING(NAME, VECTOR, STREAMS)                                                                                 \
     static void NAME(float *to, const float *a, const float *b, size_t floats, float factor, size_t repeats) {         \
-        enum { LANES = sizeof(VECTOR) / sizeof(float), EACH_STREAM = TURN / (STREAMS) };                               \
+        STRETCHES(VECTOR, STREAMS);                                                                                    \
         (void)b, (void)factor;                                                                                         \
         const VECTOR *from = (const VECTOR *)a;                                                                        \
-        size_t vectors = floats / LANES, stretch = vectors / (STREAMS), whole = stretch - stretch % EACH_STREAM;       \
         VECTOR sums[TURN] = {{0}};                                                                                     \
         for (; repeats; repeats--) {                                                                                   \
-            for (size_t done = 0; done < whole; done += EACH_STREAM)                                                   \
-                for (int one = 0; one < TURN; one++)                                                                   \
-                    sums[one] += from[(size_t)(one / EACH_STREAM) * stretch + done + (size_t)(one % EACH_STREAM)];     \
-            for (size_t stream = 0; stream < (STREAMS); stream++)                                                      \
-                for (size_t i = stream * stretch + whole; i < (stream + 1) * stretch; i++) sums[0] += from[i];         \
+            for (size_t done = 0; done < stretch; done += EACH_STREAM)                                                 \
+                for (int one = 0; one < EACH_TURN; one++)                                                              \
+                    sums[one % TURN] += from[(size_t)(one / EACH_STREAM) * stretch + done + (size_t)(one % EACH_STREAM)];\
             for (size_t i = (STREAMS) * stretch; i < vectors; i++) sums[0] += from[i];                                 \
             MEMORY_CHANGED();                                                                                          \
         }                                                                                                              \
@@ -149,23 +160,20 @@ MULTIPLY_ADDS(fma64, vector64, double, LANES64)
 /* VALUE is an expression of the index i, of the vectors x and y and of the number all. */
 #define WRITING(NAME, VECTOR, STREAMS, PUT, VALUE)                                                                     \
     static void NAME(float *to, const float *a, const float *b, size_t floats, float factor, size_t repeats) {         \
-        enum { LANES = sizeof(VECTOR) / sizeof(float), EACH_STREAM = TURN / (STREAMS) };                               \
+        STRETCHES(VECTOR, STREAMS);                                                                                    \
         VECTOR *target = (VECTOR *)to;                                                                                 \
         const VECTOR *x = (const VECTOR *)a, *y = (const VECTOR *)b;                                                   \
         VECTOR all;                                                                                                    \
         for (int lane = 0; lane < LANES; lane++) all[lane] = factor;                                                   \
         (void)x, (void)y, (void)all;                                                                                   \
-        size_t vectors = floats / LANES, stretch = vectors / (STREAMS), whole = stretch - stretch % EACH_STREAM;       \
         for (; repeats; repeats--) {                                                                                   \
-            for (size_t done = 0; done < whole; done += EACH_STREAM) {                                                 \
-                for (int one = 0; one < TURN; one++) {                                                                 \
+            for (size_t done = 0; done < stretch; done += EACH_STREAM) {                                               \
+                for (int one = 0; one < EACH_TURN; one++) {                                                            \
                     size_t i = (size_t)(one / EACH_STREAM) * stretch + done + (size_t)(one % EACH_STREAM);             \
                     PUT(target + i, VALUE);                                                                            \
                 }                                                                                                      \
                 MEMORY_CHANGED();                                                                                      \
             }                                                                                                          \
-            for (size_t stream = 0; stream < (STREAMS); stream++)                                                      \
-                for (size_t i = stream * stretch + whole; i < (stream + 1) * stretch; i++) PUT(target + i, VALUE);     \
             for (size_t i = (STREAMS) * stretch; i < vectors; i++) PUT(target + i, VALUE);                             \
             MEMORY_CHANGED();                                                                                          \
         }                                                                                                              \

@@ -49,6 +49,8 @@ class Reading:
     """A ceiling to be had from the probes named by ``keys``; the formula gives its value, or None where it has none.
 
     A reading with ``span`` joins several representative ops: its low and high are the cheapest and the dearest op.
+    ``other_ways`` are the keys of probes that do what the first of ``keys`` does in other ways; the fastest of them all
+    is the one that counts.
     """
 
     kind: CeilingKind
@@ -62,6 +64,7 @@ class Reading:
     arguments: str | None = None
     span: bool = False
     stack: str = "torch"
+    other_ways: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

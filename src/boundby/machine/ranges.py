@@ -128,10 +128,9 @@ def range_arguments(data: DataSource, elements: int, dtype: str, one: Range) -> 
     """
     usual = function_arguments(data, elements, dtype)
     numbers = one.numbers(data, elements, dtype)
-    x, y, z, positive, small = (
-        numbers if name in one.takes else getattr(usual, name) for name in ("x", "y", "z", "positive", "small")
-    )
-    return replace(usual, x=x, y=y, z=z, positive=positive, small=small)
+    for name in one.takes:
+        getattr(usual, name).copy_(numbers)
+    return usual
 
 
 def range_probes(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 from boundby.machine.probe import Probe, Reading, Window
@@ -143,7 +143,7 @@ def read_ceilings(readings: Sequence[Reading], rounds: Rounds, *, threads: int) 
         threads: how many threads the stack used.
     """
     ceilings = []
-    for reading in readings:
+    for reading in (_fastest_way(one, rounds.windows) for one in readings):
         band = _band(reading, rounds.windows)
         if band is None:
             continue
@@ -172,7 +172,7 @@ def read_ceilings(readings: Sequence[Reading], rounds: Rounds, *, threads: int) 
 
 def unconfirmed_readings(readings: Sequence[Reading], rounds: Rounds) -> int:
     """How many of the readings rest, by their own probe, on a value that still moved when the rounds ended."""
-    return sum(reading.keys[0] in rounds.unconfirmed for reading in readings)
+    return sum(_fastest_way(reading, rounds.windows).keys[0] in rounds.unconfirmed for reading in readings)
 
 
 def unsteady_probes(rounds: Rounds) -> tuple[str, ...]:
@@ -182,6 +182,15 @@ def unsteady_probes(rounds: Rounds) -> tuple[str, ...]:
         for key, windows in rounds.windows.items()
         if windows and spread([window.seconds for window in windows]) > SPREAD_LIMIT
     )
+
+
+def _fastest_way(reading: Reading, windows: Mapping[str, Sequence[Window]]) -> Reading:
+    """The reading by that one of its ways of doing the same that was the fastest in the rounds."""
+    ways = [key for key in (reading.keys[0], *reading.other_ways) if windows.get(key)]
+    if not reading.other_ways or not ways:
+        return reading
+    best = min(ways, key=lambda key: typical_window(windows[key]).seconds)
+    return replace(reading, keys=(best, *reading.keys[1:]), other_ways=())
 
 
 def _band(reading: Reading, windows: Mapping[str, Sequence[Window]]) -> tuple[float, float, float] | None:

@@ -19,7 +19,7 @@ from boundby.results.machine import Finding, Machine, Mode
 from boundby.results.machine_file import decode_machine, encode_machine
 
 # Raised when the probes change so that kept ceilings mean something else.
-PROBES = 6
+PROBES = 7
 
 
 def machine_key(
