@@ -164,6 +164,15 @@ def test_nothing_to_explain(runner: Runner, script: str, code: str) -> None:
     assert pair.watched.report is None
 
 
+def test_a_step_inside_a_compiled_call_is_said_not_to_be_seen(runner: Runner) -> None:
+    pair = runner.pair("compiled_steps.py")
+    assert (pair.plain.stdout, pair.plain.status) == (pair.watched.stdout, 0)
+    told = words(pair.watched.stderr)
+    assert "no step was found: torch.compile made one call of answer (compiled_steps.py:8), and" in told
+    assert "[no-steps]" in told
+    assert pair.watched.report is None
+
+
 def test_an_interrupt_while_torch_is_imported_is_called_one(tmp_path: Path) -> None:
     script = tmp_path / "early.py"
     script.write_text("import signal\nsignal.raise_signal(signal.SIGINT)\nimport torch\n")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import linecache
-import os
 import re
 import sys
 from collections import Counter
 from typing import Any
 
+from boundby.capture.sites import is_torchs
 from boundby.results.habits import Compilation, GraphBreak, Place
 
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+$")
@@ -51,7 +51,7 @@ def graph_breaks(since: int = 0) -> tuple[GraphBreak, ...]:
     found: Counter[tuple[str, str | None, int | None]] = Counter()
     reasons = utils.graph_break_reasons
     for one in reasons[since if since <= len(reasons) else 0 :]:
-        frame = next((frame for frame in reversed(one.user_stack or ()) if not _is_torchs(frame.filename)), None)
+        frame = next((frame for frame in reversed(one.user_stack or ()) if not is_torchs(frame.filename)), None)
         reason = one.reason.strip().partition("\n")[0]
         found[reason, frame and frame.filename, frame and frame.lineno] += 1
     return tuple(
@@ -69,14 +69,9 @@ def _plain_name(name: str | None) -> str | None:
     return resumed.group(1) if resumed else name
 
 
-def _is_torchs(path: str | None) -> bool:
-    folder = getattr(sys.modules.get("torch"), "__file__", None)
-    return bool(path and folder) and str(path).startswith(os.path.dirname(str(folder)) + os.sep)
-
-
 def _place(path: str | None, line: int | None) -> Place:
     """The line; nothing for one of torch's own, where the script only has its way through."""
-    if _is_torchs(path):
+    if is_torchs(path):
         return Place()
     code = linecache.getline(path, line).strip()[:200] if path and line else ""
     return Place(path=path, line=line, code=code or None)

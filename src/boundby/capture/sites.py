@@ -38,11 +38,16 @@ _code_kinds: dict[int, int] = {}
 _known_codes: list[CodeType] = []
 
 
+def is_torchs(path: str | None) -> bool:
+    """Whether a file is of torch itself; None is unknown."""
+    return path is not None and path.startswith(_TORCH_ROOT)
+
+
 def _kind_of_code(code: CodeType) -> int:
     path = code.co_filename
     if code is _MODULE_CALL:
         kind = _MODULE
-    elif path.startswith(_TORCH_ROOT):
+    elif is_torchs(path):
         if path.endswith("/utils/checkpoint.py"):
             kind = _CHECKPOINT
         elif code.co_name == "_engine_run_backward":

@@ -21,6 +21,7 @@ from boundby.cli.trace_files import checked_trace_file, trace_option, write_trac
 from boundby.report.page_files import is_page
 from boundby.results.errors import EXIT_DONE, EXIT_ERROR, BoundbyError
 from boundby.results.language import tr, trn
+from boundby.results.own_code import is_own
 
 if TYPE_CHECKING:
     from boundby.capture.script import Outcome, Target
@@ -403,11 +404,18 @@ def check_seen(session: Session, trace: Trace | None, target: Target, outcome: O
         raise BoundbyError(finding.code, finding.message, finding.advice)
     seen = session.events_seen
     if seen == 0:
-        raise BoundbyError(
-            "no-steps",
-            seen_only(tr("no step was found: no optimizer stepped and no module was called")),
-            how_to_mark(),
-        )
+        from boundby.capture.compiling import compilations
+
+        compiled = next((one for one in compilations() if is_own(one.place.path) and one.failed is None), None)
+        why = tr("no step was found: no optimizer stepped and no module was called")
+        if compiled is not None:
+            why = tr(
+                "no step was found: torch.compile made one call of {name} ({place}), and an optimizer's step or a "
+                "module's call inside it cannot be seen",
+                name=compiled.name,
+                place=f"{os.path.basename(compiled.place.path or '')}:{compiled.place.line}",
+            )
+        raise BoundbyError("no-steps", seen_only(why), how_to_mark())
     if seen == 1:
         raise BoundbyError(
             "one-step",
