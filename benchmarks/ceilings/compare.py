@@ -34,7 +34,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +48,7 @@ from boundby.machine.describe import cpu_model, process_affinity, usable_cores  
 from boundby.machine.ensure import worker_environment  # noqa: E402
 
 RAW_LIMIT, STACK_LIMIT = 0.03, 0.05
+WITHIN = "yes"
 KIB, MIB = 1 << 10, 1 << 20
 WIDTHS = (16, 32, 64)
 PLAIN = ("read", "write", "copy", "inplace", "triad")
@@ -134,16 +135,16 @@ class Comparison:
         else:
             self.missing += 1
 
-    def row(self) -> tuple[list[str], bool]:
+    def row(self) -> list[str]:
+        limit = f"{self.limit:.0%}"
         if not self.answers:
-            return [self.label, "", "", "", "", f"{self.limit:.0%}", "NO ANSWER"], False
+            return [self.label, "", "", "", "", limit, "NO ANSWER"]
         ratios = sorted(own / independent for independent, own in self.answers)
         ratio = statistics.median(ratios)
-        within = abs(ratio - 1) <= self.limit
         quarter = len(ratios) // 4
         figures = [written(statistics.median(side), self.unit) for side in zip(*self.answers, strict=True)]
         spread = f"{ratios[quarter]:.3f} to {ratios[-1 - quarter]:.3f}"
-        return [self.label, *figures, f"{ratio:.3f}", spread, f"{self.limit:.0%}", "yes" if within else "NO"], within
+        return [self.label, *figures, f"{ratio:.3f}", spread, limit, WITHIN if abs(ratio - 1) <= self.limit else "NO"]
 
 
 def written(value: float, unit: str) -> str:
@@ -269,6 +270,42 @@ def comparisons(
     return found
 
 
+def compared(
+    programs: dict[int, Path], threads: int, *, every_core: bool, turns: int, ms: float, itself: bool
+) -> list[Comparison]:
+    """All that is compared at so many threads, after all its turns."""
+    environment = {
+        **worker_environment(dict(os.environ), every_core=every_core),
+        "OMP_NUM_THREADS": str(threads),
+    }
+    with memory_file() as memory, ExitStack() as stack:
+
+        def start(name: str, *command: str) -> Talker:
+            return stack.enter_context(talking(name, [*command, str(memory)], environment))
+
+        def start_loops() -> dict[int, Talker]:
+            return {width: start(path.name, str(path)) for width, path in programs.items()}
+
+        def start_python(name: str, script: str) -> Talker:
+            return start(name, sys.executable, str(HERE / script), str(threads))
+
+        loops, plain = start_loops(), start_python("plain torch loops", "torch_loops.py")
+        own = (
+            (start_loops(), start_python("a copy of the torch loops", "torch_loops.py"))
+            if itself
+            else start_python("boundby's probes", "boundby_probes.py")
+        )
+        # All have mapped it: however this process ends, nothing is left of it.
+        memory.unlink()
+        print(f"{threads} threads: trying the forms of loops.c", file=sys.stderr)
+        found = comparisons(loops, plain, own, threads, ms)
+        for turn in range(turns):
+            for one in found:
+                one.take(own_first=turn % 2 == 1)
+            print(f"{threads} threads: turn {turn + 1} of {turns}", file=sys.stderr)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cores = usable_cores(affinity=process_affinity())
@@ -279,62 +316,28 @@ def main() -> None:
     args = parser.parse_args()
     # Stopped processes are no use to anybody: they go with this one.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    rows, within = [], True
     print(f"{cpu_model()}, {cores} usable cores", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         programs = built(Path(folder))
-        for threads in args.threads:
-            environment = {
-                **worker_environment(dict(os.environ), every_core=threads == cores > 1),
-                "OMP_NUM_THREADS": str(threads),
-            }
-            with memory_file() as memory, ExitStack() as stack:
-                rest = (str(threads), str(memory))
-
-                def start(
-                    name: str, *command: str, stack: ExitStack = stack, env: dict[str, str] = environment
-                ) -> Talker:
-                    return stack.enter_context(talking(name, command, env))
-
-                def start_loops(start: Callable[..., Talker] = start, memory: Path = memory) -> dict[int, Talker]:
-                    return {width: start(path.name, str(path), str(memory)) for width, path in programs.items()}
-
-                def start_python(
-                    name: str, script: str, start: Callable[..., Talker] = start, rest: tuple[str, str] = rest
-                ) -> Talker:
-                    return start(name, sys.executable, str(HERE / script), *rest)
-
-                loops, plain = start_loops(), start_python("plain torch loops", "torch_loops.py")
-                own = (
-                    (start_loops(), start_python("a copy of the torch loops", "torch_loops.py"))
-                    if args.itself
-                    else start_python("boundby's probes", "boundby_probes.py")
-                )
-                # All have mapped it: however this process ends, nothing is left of it.
-                memory.unlink()
-                print(f"{threads} threads: trying the forms of loops.c", file=sys.stderr)
-                found = comparisons(loops, plain, own, threads, args.milliseconds)
-                for turn in range(args.turns):
-                    for one in found:
-                        one.take(own_first=turn % 2 == 1)
-                    print(f"{threads} threads: turn {turn + 1} of {args.turns}", file=sys.stderr)
-            for one in found:
-                row, good = one.row()
-                rows.append(row)
-                within &= good
-    header = [
-        "ceiling",
-        "independent",
-        "copy" if args.itself else "boundby",
-        "ratio",
-        "middle half of the turns",
-        "limit",
-        "within",
-    ]
+        found = [
+            one
+            for threads in args.threads
+            for one in compared(
+                programs,
+                threads,
+                every_core=threads == cores > 1,
+                turns=args.turns,
+                ms=args.milliseconds,
+                itself=args.itself,
+            )
+        ]
+    rows = [one.row() for one in found]
+    other = "copy" if args.itself else "boundby"
+    header = ["ceiling", "independent", other, "ratio", "middle half of the turns", "limit", "within"]
     print(table(header, rows))
-    failed = [row for row in rows if row[-1] != "yes"]
-    print(f"\n{len(rows) - len(failed)} of {len(rows)} within their limits.")
-    sys.exit(0 if within else 1)
+    within = sum(row[-1] == WITHIN for row in rows)
+    print(f"\n{within} of {len(rows)} within their limits.")
+    sys.exit(0 if within == len(rows) else 1)
 
 
 if __name__ == "__main__":
