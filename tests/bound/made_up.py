@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import strategies as st
 
+from boundby.bound.split import Division
 from boundby.results.counts import MatmulShape, OpCost
+from boundby.results.interval import Interval
 from boundby.results.machine import Ceiling, Machine, MachineDescription
+from boundby.results.report import SHARES
 from boundby.results.trace import AnchorReading, OpSite, StepClass, StepOps, Trace, WatchedStep
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -247,3 +252,19 @@ def traces(draw: st.DrawFn, *, most: int = 12) -> Trace:
             reading(**{name: draw(st.floats(1e-4, 1e-2)) for name in ANCHORS}) for _ in range(draw(st.integers(0, 3)))
         ),
     )
+
+
+def shares_of(division: Division) -> dict[str, Interval]:
+    """The shares of a division by name."""
+    return {name: getattr(division.split, name) for name in SHARES}
+
+
+def assert_whole(division: Division) -> None:
+    """Asserts that the shares sum to 1, lie in their bands, and that overhead is the sum of its parts."""
+    parts = division.parts
+    found = shares_of(division)
+    assert math.isclose(sum(one.value for one in found.values()), 1.0, rel_tol=1e-9)
+    for name, one in found.items():
+        assert -1e-12 <= one.low <= one.value <= one.high <= 1 + 1e-9, name
+    assert parts.dispatch + parts.host + parts.allocation == pytest.approx(found["overhead"].value)
+    assert min(parts.dispatch, parts.host, parts.allocation) >= 0

@@ -8,7 +8,18 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import VIEW, matmul_cost, pointwise_cost, reading, round_machine, site, trace, traces, watched
+from made_up import (
+    VIEW,
+    assert_whole,
+    matmul_cost,
+    pointwise_cost,
+    reading,
+    round_machine,
+    site,
+    trace,
+    traces,
+    watched,
+)
 
 from boundby.bound.ceilings import Ceilings, Speed, measure_speed
 from boundby.bound.explain import explain_trace
@@ -21,20 +32,6 @@ FAULT_S = 0.1e-6
 TINY = pointwise_cost(1)
 # Moves 8 MiB from and to memory: 0.84 ms at 10 GB/s.
 STREAM = pointwise_cost(1 << 20)
-
-
-def shares_of(division):
-    return {name: getattr(division.split, name) for name in SHARES}
-
-
-def assert_whole(division):
-    parts = division.parts
-    found = shares_of(division)
-    assert math.isclose(sum(one.value for one in found.values()), 1.0, rel_tol=1e-9)
-    for name, one in found.items():
-        assert -1e-12 <= one.low <= one.value <= one.high <= 1 + 1e-9, name
-    assert parts.dispatch + parts.host + parts.allocation == pytest.approx(found["overhead"].value)
-    assert min(parts.dispatch, parts.host, parts.allocation) >= 0
 
 
 @given(traces())
@@ -115,29 +112,6 @@ def test_time_beyond_the_floors_is_unexplained():
     assert split.unexplained.value == pytest.approx(0.75, rel=0.01)
     # What is unexplained may all be memory's: a slow kernel, or a ceiling set too high.
     assert split.memory.high == pytest.approx(1.0, abs=0.01)
-
-
-def test_page_faults_inside_an_op_are_allocation():
-    made = trace(
-        step_s=[1e-3],
-        sites=[site(TINY)],
-        windows=[1e-3],
-        faults=[5000],
-        step_faults=(5000,),
-        watched=(watched(1e-3, 1e-3, faults=5000, beside_faults=5000),),
-    )
-    division = divide(made, CEILINGS, FAULT_S)
-    assert division.parts.allocation == pytest.approx(0.5)
-    assert division.faults.per_step == 5000
-    assert division.faults.time_s == pytest.approx(5e-4)
-
-
-def test_the_cost_of_page_faults_is_unknown_where_it_was_not_measured():
-    made = trace(step_s=[1e-3], sites=[site(TINY)], windows=[1e-3], faults=[5000], step_faults=(5000,))
-    division = divide(made, CEILINGS, None)
-    assert division.parts.allocation == 0.0
-    assert division.faults.seconds_each is None
-    assert division.faults.time_s is None
 
 
 def test_time_between_ops_is_host_overhead():
@@ -359,43 +333,6 @@ def test_a_watched_step_beside_nothing_says_nothing():
 # Page faults that are not in the windows of attributed steps.
 
 
-def test_page_faults_of_the_bare_step_beyond_the_watched_ones_are_allocation_and_not_host():
-    made = trace(
-        step_s=[1e-3] * 3,
-        step_faults=(4900, 5000, 9000),
-        watched=(watched(0.7e-3, 1e-3, faults=2000, beside_faults=5000),) * 3,
-        sites=[site(TINY)],
-        windows=[1e-6],
-        gaps=[0.7e-3],
-    )
-    division = divide(made, CEILINGS, FAULT_S)
-    assert division.parts.allocation == pytest.approx(0.3)
-    assert division.parts.host == pytest.approx(0.699)
-    assert division.reconciliation.value == pytest.approx(1.0)
-    assert division.split.unexplained.value == pytest.approx(0.0, abs=1e-9)
-    assert_whole(division)
-    # Their cost must be known.
-    unknown = divide(made, CEILINGS, None)
-    assert unknown.parts.allocation == 0.0
-    assert unknown.parts.host == pytest.approx(0.85, abs=1e-3)
-
-
-def test_page_faults_of_the_bare_step_take_no_more_than_there_is_beside_the_windows():
-    made = trace(
-        step_s=[1e-3],
-        step_faults=(4_000,),
-        watched=(watched(1e-3, 1e-3, beside_faults=4_000),),
-        sites=[site(TINY)],
-        site_of=[0] * 900,
-        windows=[1e-6] * 900,
-    )
-    division = divide(made, CEILINGS, FAULT_S)
-    assert division.parts.dispatch == pytest.approx(0.9)
-    assert division.parts.allocation == pytest.approx(0.1)
-    assert division.parts.host == pytest.approx(0.0, abs=1e-9)
-    assert_whole(division)
-
-
 def test_a_step_that_took_far_longer_when_watched_has_no_shares():
     """4.7 GFLOP of a 61 ms step take 47 ms at the least: no share that a step of 1.2 s has could say so."""
     product = site(matmul_cost(1330, 1330, 1330))
@@ -456,70 +393,6 @@ def test_a_share_may_be_all_that_its_floors_demand():
     assert_whole(division)
 
 
-def test_a_bare_step_with_fewer_faults_than_the_watched_ones_has_none_outside():
-    made = trace(
-        step_s=[1e-3],
-        step_faults=(10,),
-        watched=(watched(1e-3, 1e-3, faults=5000),),
-        sites=[site(VIEW)],
-        windows=[1e-4],
-    )
-    assert divide(made, CEILINGS, FAULT_S).parts.allocation == 0.0
-
-
-# 4 MiB of fresh memory are 1024 pages: 102.4 us of page faults at most.
-STREAM_S = 8 * (1 << 20) / 10e9
-PAGES_S = 1024 * FAULT_S
-INPLACE = dataclasses.replace(STREAM, kind="inplace")
-
-
-def slow_writers(*costs, seen: int, faults: list[int] | None = None, slow_s: float = 500e-6):
-    """Ops that each take ``slow_s`` beyond their floors, where watched steps had ``seen`` page faults."""
-    window = STREAM_S + 1e-6 + slow_s
-    total = window * len(costs)
-    made = trace(
-        step_s=[total],
-        sites=[site(cost, f"aten.op{at}") for at, cost in enumerate(costs)],
-        windows=[window] * len(costs),
-        distances=[1e9] * len(costs),
-        faults=faults or (),
-        watched=(watched(total, total, faults=seen, beside_faults=seen),),
-    )
-    division = divide(made, CEILINGS, FAULT_S)
-    assert_whole(division)
-    parts = division.times.dispatch + division.times.allocation + sum(division.times.work.values())
-    assert parts + division.times.unexplained == pytest.approx(division.times.window)
-    return division.times
-
-
-def test_slow_writers_of_fresh_memory_had_the_page_faults_that_attributed_steps_had_not():
-    times = slow_writers(STREAM, STREAM, seen=600)
-    # 60 us of faults, half to each: both are as slow and write as much.
-    assert list(times.allocation) == pytest.approx([30e-6, 30e-6])
-    assert list(times.unexplained) == pytest.approx([470e-6, 470e-6], rel=0.05)
-
-
-def test_no_writer_has_more_page_faults_than_pages():
-    assert list(slow_writers(STREAM, seen=90_000).allocation) == pytest.approx([PAGES_S])
-
-
-def test_an_op_in_place_writes_no_fresh_memory():
-    assert list(slow_writers(INPLACE, STREAM, seen=500).allocation) == pytest.approx([0.0, 50e-6])
-    assert list(slow_writers(INPLACE, seen=500).allocation) == [0.0]
-
-
-def test_page_faults_seen_in_the_ops_are_not_missing():
-    assert list(slow_writers(STREAM, STREAM, seen=500, faults=[500, 0]).allocation) == pytest.approx([50e-6, 0.0])
-    # 300 are missing, and the one has fewer pages left for them than the other.
-    times = slow_writers(STREAM, STREAM, seen=800, faults=[500, 0])
-    room = [PAGES_S - 50e-6, PAGES_S]
-    assert list(times.allocation) == pytest.approx([50e-6 + 30e-6 * room[0] / sum(room), 30e-6 * room[1] / sum(room)])
-
-
-def test_a_writer_at_its_ceiling_had_no_page_faults():
-    assert list(slow_writers(STREAM, seen=500, slow_s=0.0).allocation) == pytest.approx([0.0], abs=1e-7)
-
-
 # What of an op's overhead lies before its window.
 
 
@@ -557,13 +430,3 @@ def test_what_runs_differ_by_is_doubt_and_explains_no_time():
     assert after.memory.value == pytest.approx(before.memory.value)
     assert after.unexplained.value == pytest.approx(before.unexplained.value)
     assert after.memory.low < before.memory.low
-
-
-def test_page_faults_that_would_take_longer_than_the_step_have_no_known_cost():
-    made = trace(step_s=[0.01] * 3, sites=(site(STREAM),), windows=[0.009])
-    made = dataclasses.replace(made, step_faults=(1000,) * 3)
-    known, contradicted = (divide(made, CEILINGS, each) for each in (5e-6, 5e-5))
-    assert known.faults.time_s == pytest.approx(5e-3)
-    assert contradicted.faults.time_s is None
-    assert contradicted.parts.allocation == 0.0
-    assert_whole(contradicted)
