@@ -362,6 +362,8 @@ def test_other_arguments_of_one_script_are_told() -> None:
 
     assert "arguments --bs 64 and --bs 32" in settings("train.py", "--bs", "32")
     assert "arguments --bs 64 and none" in settings("train.py")
+    # boundby's own options are none of the script's.
+    assert "arguments" not in settings("-o", "other.json", "train.py", "--bs", "64")
     assert settings("train.py", "--bs", "64") == settings("other.py", "--bs", "32") == ""
 
 

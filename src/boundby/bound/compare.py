@@ -27,6 +27,7 @@ from boundby.results.interval import Interval, interval
 from boundby.results.language import tr, trn
 from boundby.results.machine import Finding, MachineDescription
 from boundby.results.report import SHARE_RESOLUTION, SHARES, MedianTime, Report
+from boundby.results.run_command import script_and_arguments
 from boundby.results.units import digits_for, format_percent, format_time
 from boundby.timing.statistics import FEWEST_SAMPLES, Ratio, compare_medians, mean, median
 
@@ -520,17 +521,11 @@ def _settings(a: Report, b: Report) -> Iterator[str]:
         yield tr("torch {a} and {b}", a=here.torch or unknown, b=there.torch or unknown)
     if here.python != there.python:
         yield tr("Python {a} and {b}", a=here.python, b=there.python)
-    words_a, words_b = _script_words(a.tool.command), _script_words(b.tool.command)
-    if words_a and words_b and words_a[0] == words_b[0] and words_a != words_b:
-        yield tr("arguments {a} and {b}", a=_quoted(words_a[1:]), b=_quoted(words_b[1:]))
+    ran_a, ran_b = script_and_arguments(a.tool.command), script_and_arguments(b.tool.command)
+    if ran_a and ran_b and ran_a[0] == ran_b[0] and ran_a[1] != ran_b[1]:
+        yield tr("arguments {a} and {b}", a=_quoted(ran_a[1]), b=_quoted(ran_b[1]))
     if (a.step.kind, a.step.name, a.step.events_per_step) != (b.step.kind, b.step.name, b.step.events_per_step):
         yield tr("the step is {a} and {b}", a=_step(a), b=_step(b))
-
-
-def _script_words(command: tuple[str, ...]) -> tuple[str, ...]:
-    """The script and its arguments, from the first word of a command that is a Python file."""
-    place = next((place for place, word in enumerate(command) if place and word.endswith(".py")), len(command))
-    return command[place:]
 
 
 def _quoted(words: tuple[str, ...]) -> str:

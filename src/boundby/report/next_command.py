@@ -11,11 +11,7 @@ from itertools import pairwise
 from boundby.results.files import FORMATS, REPORT_FORMATS
 from boundby.results.language import tr
 from boundby.results.report import Report
-
-_OUTPUT_OPTIONS = ("-o", "--output")
-_WITH_VALUE = frozenset(
-    {*_OUTPUT_OPTIONS, "--warmup", "--steps", "--watch", "--machine", "--budget", "--lang", "--trace"}
-)
+from boundby.results.run_command import OUTPUT_OPTIONS, WITH_VALUE, options_start, script_and_arguments
 
 
 def next_command(report: Report) -> str:
@@ -32,8 +28,11 @@ def next_command(report: Report) -> str:
         return rerun_command(report, "report.json")
     if os.path.splitext(command[place])[1].lower() in FORMATS:
         return f"boundby show {_quoted(command[place])}"
-    script = _script_words(command)
-    return rerun_command(report, "report.json") if script is None else _joined(["boundby", "try", *script])
+    ran = script_and_arguments(command)
+    if ran is None:
+        return rerun_command(report, "report.json")
+    script, arguments = ran
+    return _joined(["boundby", "try", *script, *arguments])
 
 
 def rerun_command(report: Report, output: str) -> str:
@@ -44,7 +43,7 @@ def rerun_command(report: Report, output: str) -> str:
         output: the new file, so that the old report stays for comparison.
     """
     command = list(report.tool.command)
-    start = _options_start(report.tool.command)
+    start = options_start(report.tool.command)
     if start is None:
         return f"boundby run -o {_quoted(output)} SCRIPT"
     place = _output_place(report.tool.command)
@@ -96,38 +95,18 @@ def _escape(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
 
 
-def _script_words(command: tuple[str, ...]) -> list[str] | None:
-    """The script and its arguments, or ``-m`` and a module's, of a `run`; None for another command, or without any."""
-    start = _options_start(command)
-    if start is None or command[start - 1] != "run":
-        return None
-    place = start
-    while place < len(command) and command[place].startswith("-") and command[place] not in ("-m", "--"):
-        place += 2 if command[place] in _WITH_VALUE else 1
-    words = list(command[place:])
-    return words[1:] if words[:1] == ["--"] else words or None
-
-
-def _options_start(command: tuple[str, ...]) -> int | None:
-    """Where the options of `run` or `try` begin in a command; None where it is neither."""
-    place = 1
-    while place < len(command) and command[place].startswith("--lang"):
-        place += 1 if "=" in command[place] else 2
-    return place + 1 if command[place : place + 1] in (("run",), ("try",)) else None
-
-
 def _output_place(command: tuple[str, ...]) -> int | None:
     """Where the command names the report's file. boundby's options come before the script and its own."""
-    start = _options_start(command)
+    start = options_start(command)
     if start is None:
         return None
     for place, (option, value) in enumerate(pairwise(command)):
         if place < start:
             continue
         before = command[place - 1]
-        if not option.startswith("-") and not (place > start and before.startswith("-") and before in _WITH_VALUE):
+        if not option.startswith("-") and not (place > start and before.startswith("-") and before in WITH_VALUE):
             return None  # the script, or a remedy
-        if option in _OUTPUT_OPTIONS and os.path.splitext(value)[1].lower() in REPORT_FORMATS:
+        if option in OUTPUT_OPTIONS and os.path.splitext(value)[1].lower() in REPORT_FORMATS:
             return place + 1
         if option == "-m":
             return None
