@@ -1,4 +1,4 @@
-"""Compares ceilings with programs that share nothing with boundby: C loops, and plain loops over torch ops.
+"""Compares ceilings with programs that share no code with boundby: C loops, and plain loops over torch ops.
 
     python benchmarks/ceilings/compare.py [--threads N ...] [--turns 15] [--milliseconds 60] [--itself]
 
@@ -13,7 +13,13 @@ figures by a tenth and more, and is none of what is compared.
 
 ``loops.c`` is built for three widths of registers and has three forms of each stream; which of them is the best here is
 found out before, by short tries, and that one is compared. From 4 MiB on, where the best changes with the moment, both
-sides measure two forms in every turn, and the better one counts.
+sides measure two forms in every turn: of the C program's the better one over all turns counts, of boundby's the better
+one of each.
+
+Alike on purpose, since it moves such figures and is none of what is compared: how far apart vectors and two threads'
+parts begin, that results of functions do not begin closely behind what is read, that sets past the caches go by pieces
+of 16 MiB, and the quantile that a figure is read at. What is compared are single probes, each for itself; a measuring
+visits all of them in turns.
 
 With ``--itself`` the independent programs are compared with second copies of themselves, which choose their own forms:
 what is off then is the machine's and this comparison's doing.
@@ -107,44 +113,49 @@ def talking(name: str, command: Sequence[str], environment: dict[str, str]) -> I
         process.wait()
 
 
-# Whom to ask what.
+# Whom to ask what: several questions for several forms of one thing.
 Side = Sequence[tuple[Talker, str]]
 
 
 @dataclass(slots=True)
 class Comparison:
-    """One ceiling: what to ask each side, and what they answered turn by turn.
-
-    A side that is asked several questions answers with the largest of its answers.
-    """
+    """One ceiling: what to ask each side, and what they answered turn by turn, a figure for each question."""
 
     label: str
     unit: str
     limit: float
     independent: Side
     own: Side
-    answers: list[tuple[float, float]] = field(default_factory=list)
-    missing: int = 0
+    answers: list[tuple[list[float | None], list[float | None]]] = field(default_factory=list)
 
     def take(self, own_first: bool) -> None:
         order = (self.own, self.independent) if own_first else (self.independent, self.own)
-        first, second = (max(talker.ask(question) or 0.0 for talker, question in side) for side in order)
-        independent, own = (second, first) if own_first else (first, second)
-        if independent and own:
-            self.answers.append((independent, own))
-        else:
-            self.missing += 1
+        first, second = ([talker.ask(question) for talker, question in side] for side in order)
+        self.answers.append((second, first) if own_first else (first, second))
+
+    def figures(self) -> tuple[list[float], list[float]]:
+        """What each side reached, turn by turn, with the form that is its best over all turns; nothing if one lacks."""
+        independent, own = (best_of([turn[side] for turn in self.answers]) for side in (0, 1))
+        return (independent, own) if independent and own else ([], [])
 
     def row(self) -> list[str]:
         limit = f"{self.limit:.0%}"
-        if not self.answers:
+        independent, own = self.figures()
+        if not independent:
             return [self.label, "", "", "", "", limit, "NO ANSWER"]
-        ratios = sorted(own / independent for independent, own in self.answers)
+        ratios = sorted(mine / other for other, mine in zip(independent, own, strict=True))
         ratio = statistics.median(ratios)
         quarter = len(ratios) // 4
-        figures = [written(statistics.median(side), self.unit) for side in zip(*self.answers, strict=True)]
+        figures = [written(statistics.median(side), self.unit) for side in (independent, own)]
         spread = f"{ratios[quarter]:.3f} to {ratios[-1 - quarter]:.3f}"
         return [self.label, *figures, f"{ratio:.3f}", spread, limit, WITHIN if abs(ratio - 1) <= self.limit else "NO"]
+
+
+def best_of(turns: Sequence[Sequence[float | None]]) -> list[float]:
+    """Of several figures a turn those of one place, whose median is the largest; empty where any of these lacks."""
+    known = [[one for one in figures if one] for figures in zip(*turns, strict=True)]
+    best = max(known, key=lambda figures: statistics.median(figures) if figures else 0.0, default=[])
+    return best if len(best) == len(turns) else []
 
 
 def written(value: float, unit: str) -> str:
@@ -224,7 +235,9 @@ def comparisons(
                 unit=unit,
                 limit=RAW_LIMIT,
                 independent=independent,
-                own=[(own, json.dumps([*question, ms]))] if isinstance(own, Talker) else asked_of(own[0]),
+                own=[(own, json.dumps([*question, len(independent) * ms]))]
+                if isinstance(own, Talker)
+                else asked_of(own[0]),
             )
         )
 

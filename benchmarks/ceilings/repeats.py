@@ -2,20 +2,24 @@
 
     python benchmarks/ceilings/repeats.py FOLDER [--runs 20] [--loaded 4] [--unlike]
 
-Each run is a `boundby machine --again` of its own, kept in FOLDER; files that are there already are taken as they are.
-Loaded runs come last, beside a process that keeps the last core busy.
+Each run is a `boundby machine --again` of its own, kept in FOLDER; files that are there already are taken as they are
+where they are of this machine and of the same measuring. What it keeps for itself goes to FOLDER too: no script is ever
+judged by a loaded run. Loaded runs come last, beside a process that keeps the last core busy.
 
-Told are, by kind of ceiling: how many are typically within 3% of their median over the quiet runs (the median of the
-runs' distances from it), how many in nine runs of ten, how often the band of one quiet run holds the value of another,
-and the median of all. Of each loaded run: what it is flagged with, and how many quiet medians its bands hold. --unlike
-lists the ceilings that are not typically within 3%.
+Told are, by kind of ceiling: how many are typically within 3% of their median over the quiet runs (half of the runs
+are), how many in nine runs of ten, how often the band of one quiet run holds the value of another, and the median of
+all. Of each loaded run: what it is flagged with, and how many quiet medians its bands hold; a ceiling that it lacks is
+not held. --unlike lists the ceilings that are not typically within 3%. Quiet runs that are flagged as not quiet are
+told, and counted all the same.
 
-Exit status 1 if a ceiling is not, if a loaded run has no flag, or if its bands hold fewer than nine of ten.
+Exit status 1 if a ceiling is not typically within 3%, if a loaded run has no flag, or if its bands hold fewer than nine
+of ten.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 from collections import defaultdict
@@ -40,7 +44,10 @@ def measured(path: Path, *, loaded: bool = False) -> Machine:
     """The machine file at ``path``, made first where it is not there."""
     if not path.exists():
         with other_core_loaded(loaded):
-            done = execute(("-m", "boundby", "machine", "--again", "-o", str(path)))
+            done = execute(
+                ("-m", "boundby", "machine", "--again", "-o", str(path)),
+                environment={"BOUNDBY_CACHE_DIR": str(path.parent / "cache")},
+            )
         if done.status != 0:
             sys.exit(f"boundby machine ended with status {done.status}: {done.stderr}")
     machine = decode_machine(path.read_bytes(), name=str(path))
@@ -74,9 +81,20 @@ def kind_of(one: Ceiling) -> str:
 
 
 def share(several: Iterable[bool]) -> float:
-    """How many of them are true, from 0 to 1; 1 of none."""
+    """How many of them are true, from 0 to 1; 0 of none."""
     known = list(several)
-    return sum(known) / len(known) if known else 1.0
+    return sum(known) / len(known) if known else 0.0
+
+
+def flags(machine: Machine) -> list[str]:
+    """The codes by which a run says that it was not alone."""
+    return [one.code for one in machine.findings if one.code in ("machine-busy", "machine-unsteady")]
+
+
+def what_was_measured(machine: Machine) -> tuple[object, ...]:
+    """What two runs have to have in common, or they are no repeats of each other."""
+    here, how = machine.description, machine.measuring
+    return here.cpu, here.usable_cores, here.threads, here.torch, how and how.mode
 
 
 class Repeated:
@@ -95,7 +113,7 @@ class Repeated:
     @property
     def far(self) -> float:
         """The distance that nine runs of ten stay within."""
-        return self.distances[min(len(self.distances) - 1, int(ENOUGH * len(self.distances)))]
+        return self.distances[math.ceil(ENOUGH * len(self.distances)) - 1]
 
     @property
     def holds_others(self) -> float:
@@ -146,9 +164,12 @@ def main() -> None:
     parser.add_argument("--unlike", action="store_true", help="list the ceilings that do not repeat within 3%%")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    quiet = [by_key(measured(args.folder / f"quiet{number:02}.json")) for number in range(args.runs)]
-    if len(quiet) < 2:
+    machines = [measured(args.folder / f"quiet{number:02}.json") for number in range(args.runs)]
+    if len(machines) < 2:
         sys.exit("two quiet runs at the least have something to repeat")
+    if len({what_was_measured(one) for one in machines}) > 1:
+        sys.exit(f"the files in {args.folder} are of different machines or measurings: give an empty folder")
+    quiet = [by_key(one) for one in machines]
     in_all = [key for key in quiet[0] if all(key in one for one in quiet)]
     repeated = {key: Repeated([one[key] for one in quiet]) for key in in_all}
     print(quiet_table(list(repeated.values())))
@@ -159,6 +180,7 @@ def main() -> None:
     sometimes = len({key for one in quiet for key in one}) - len(in_all)
     if sometimes:
         print(f"{sometimes} more were not measured in every run.")
+    print(f"{sum(bool(flags(one)) for one in machines)} of {len(machines)} quiet runs say that they were not quiet.")
     if args.unlike:
         print("\n".join(written(one) for one in sorted(unlike, key=lambda one: -one.typical)))
     good = not unlike
@@ -166,10 +188,10 @@ def main() -> None:
         path = args.folder / f"loaded{number:02}.json"
         machine = measured(path, loaded=True)
         found = by_key(machine)
-        held = share(found[key].low <= one.median <= found[key].high for key, one in repeated.items() if key in found)
-        flags = [one.code for one in machine.findings if one.code in ("machine-busy", "machine-unsteady")]
-        print(f"{path.name}: {', '.join(flags) or 'NO FLAG'}; its bands hold the quiet median for {held:.1%}")
-        good &= bool(flags) and held >= ENOUGH
+        held = share(key in found and found[key].low <= one.median <= found[key].high for key, one in repeated.items())
+        told = ", ".join(flags(machine))
+        print(f"{path.name}: {told or 'NO FLAG'}; its bands hold the quiet median for {held:.1%}")
+        good &= bool(told) and held >= ENOUGH
     sys.exit(0 if good else 1)
 
 

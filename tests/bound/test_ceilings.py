@@ -74,15 +74,6 @@ def test_a_measured_size_gives_what_was_measured():
     assert ceilings.bandwidth("read", 1 << 22).value == pytest.approx(40e9)
 
 
-@pytest.mark.parametrize("speed", [0.5, 1.0])
-def test_a_function_may_take_longer_where_the_tensors_of_a_script_lie_badly(speed):
-    ceilings = ceilings_of(function("exp", 1e-9), speed=speed_of(cache=speed))
-    for one in (ceilings.function("exp", "fp32"), ceilings.of_their_run().function("exp", "fp32")):
-        assert one.value == pytest.approx(1e-9 / speed)
-        assert one.high == pytest.approx(1.15e-9 / speed)
-        assert one.low == pytest.approx(1e-9 / speed)
-
-
 def test_what_was_not_measured_is_unknown():
     ceilings = ceilings_of(bandwidth("read", 1 << 20, 80e9))
     assert ceilings.threads_measured

@@ -170,8 +170,8 @@ def test_the_band_of_work_is_no_wider_than_a_good_measurements():
     assert floors.pointwise.high == pytest.approx(20e-6)
     assert (floors.work.low, floors.work.value) == pytest.approx((1e-6, 2e-6))
     assert floors.work.high == pytest.approx(WIDEST_BAND * 2e-6) == pytest.approx(3e-6)
-    sinh = dataclasses.replace(sinh, high=2.6e-9)
-    assert op_floors(site(pointwise_cost(1000, "sinh")), 0.0, ceilings_with(sinh)).work.high == pytest.approx(2.6e-6)
+    sinh = dataclasses.replace(sinh, high=2.2e-9)
+    assert op_floors(site(pointwise_cost(1000, "sinh")), 0.0, ceilings_with(sinh)).work.high == pytest.approx(2.2e-6)
 
 
 def test_the_band_of_a_disturbed_bandwidth_is_capped_too():

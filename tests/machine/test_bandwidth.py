@@ -22,7 +22,7 @@ def test_working_sets_lie_between_4_kib_and_what_is_allowed(memory, step, larges
 
 def test_a_full_sweep_doubles():
     sizes = working_sets(1 << 40, step=FULL_STEP, largest_bytes=FULL_LARGEST_BYTES)
-    assert sizes == tuple(4096 << place for place in range(19))
+    assert sizes == tuple(4096 << place for place in range(18))
 
 
 class Counting(DataSource):

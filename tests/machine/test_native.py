@@ -170,9 +170,10 @@ def test_what_is_counted_is_what_is_passed_over(library, monkeypatch, threads, m
     streams = [reading for reading in found.readings if reading.kind == "bandwidth"]
     assert max(reading.size_bytes for reading in streams) == working_sets(memory)[-1]
     for reading in streams:
-        probes[reading.keys[0]].call()
-        # One second for the pass and none for its tiny twin: the formula's answer is the bytes counted.
-        assert reading.formula([Window(seconds=1.0), Window(seconds=0.0)]) == moved[-1]
+        for way in (reading.keys[0], *reading.other_ways):
+            probes[way].call()
+            # One second for the pass and none for its tiny twin: the formula's answer is the bytes counted.
+            assert reading.formula([Window(seconds=1.0), Window(seconds=0.0)]) == moved[-1]
 
 
 class FakeClock:
@@ -230,8 +231,10 @@ def test_as_many_forms_are_left_as_are_wanted_the_fastest_first():
     assert native.fastest_forms(forms, clock, deadline_ns=10**9, count=3) == [4, 1, 7]
 
 
-def test_past_the_first_caches_two_forms_of_each_loop_are_measured():
-    probes, findings = native_probes(DataSource(), threads=1, memory_bytes=16 << 20, clock=lambda: 0)
+def test_past_the_first_caches_two_forms_of_each_loop_are_measured(library):
+    probes, findings = native_probes(
+        DataSource(), threads=1, memory_bytes=16 << 20, folder=library.parent, clock=lambda: 0
+    )
     assert findings == ()
     keys = {probe.key for probe in probes.probes}
     for one in probes.readings:
@@ -247,6 +250,22 @@ def test_trying_ends_at_the_deadline_with_the_best_so_far():
     assert native.fastest_forms(forms, clock, deadline_ns=5_250_000) == [1]
     assert clock.now_ns < 7 * 10**6
     assert native.fastest_forms(forms, clock, deadline_ns=0) == [3]
+
+
+def test_at_the_deadline_no_more_forms_are_named_than_were_tried():
+    clock = FakeClock()
+    forms = [[clock.call(10**6)] for _ in range(6)]
+    # One untimed call and four timed ones of the first form, and one of the second.
+    assert native.fastest_forms(forms, clock, deadline_ns=6 * 10**6, count=2) == [0]
+    clock.now_ns = 0
+    assert native.fastest_forms(forms, clock, deadline_ns=8 * 10**6, count=2) == [0, 1]
+
+
+def test_however_slow_the_memory_trying_ends_in_time(library, monkeypatch):
+    clock = FakeClock()
+    monkeypatch.setattr(NativeLoops, "stream", lambda *_, **__: clock.call(20_000_000))
+    native_probes(DataSource(), threads=1, memory_bytes=64 << 20, folder=library.parent, clock=clock)
+    assert clock.now_ns <= int(native._TRYING_S * 1e9) + 20_000_000
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only on Linux are torch's threads to be found")

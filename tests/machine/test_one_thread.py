@@ -61,7 +61,8 @@ def test_a_few_of_each_kind_are_chosen_and_each_has_its_probes(everything):
     keys = [probe.key for probe in chosen.probes]
     assert len(set(keys)) == len(keys) < 50
     assert not set(keys) & {probe.key for probe in everything.probes}
-    assert {key for reading in chosen.readings for key in reading.keys} == set(keys)
+    named = {key for one in chosen.readings for key in (*one.keys, one.at_times) if key is not None}
+    assert named == set(keys)
 
 
 def test_they_take_turns_with_the_others_and_give_the_serial_share(everything, two_threads):

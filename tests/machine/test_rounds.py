@@ -24,7 +24,6 @@ from boundby.machine.rounds import (
     read_ceilings,
     take_rounds,
     unconfirmed_readings,
-    unsteady_probes,
 )
 
 
@@ -282,9 +281,23 @@ def test_of_several_ways_to_do_the_same_the_fastest_counts():
     assert unconfirmed_readings([reading(("slow",), seconds_of)], rounds) == 1
 
 
-def test_unsteady_probes_are_named():
-    steady, unsteady = [Window(seconds=1.0)] * 3, [Window(seconds=s) for s in (1.0, 1.3, 1.4)]
-    assert unsteady_probes(Rounds(windows={"s": steady, "u": unsteady}, rounds=1, dropped=0)) == ("u",)
+def test_a_band_reaches_to_what_a_probe_takes_at_times():
+    windows = {
+        "own": [Window(seconds=s) for s in (2.0, 2.0, 2.1)],
+        "bad": [Window(seconds=3.0)],
+        "tiny": [Window(seconds=1.0)],
+    }
+    rounds = Rounds(windows=windows, rounds=1, dropped=0)
+    ceilings = read_ceilings(
+        [
+            reading(("own", "tiny"), per_element(1), at_times="bad"),
+            reading(("own", "tiny"), rate_of(6.0), "flop/s", at_times="bad"),
+            reading(("own", "tiny"), per_element(1), at_times="gone"),
+        ],
+        rounds,
+        threads=1,
+    )
+    assert [(one.low, one.value, one.high) for one in ceilings] == [(1.0, 1.0, 2.0), (3.0, 6.0, 6.0), (1.0, 1.0, 1.0)]
 
 
 def test_joining_keeps_one_probe_of_a_key():

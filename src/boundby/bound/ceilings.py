@@ -18,9 +18,6 @@ _ANCHOR = {"matmul": "matmul", "function": "cache", "overhead": "dispatch"}
 CACHE_BYTES = 1 << 20
 FASTEST_CHANGE = 2.5
 MEMORY_BYTES = 32 << 20
-# A function takes up to so much longer where its result begins 64 to 256 bytes behind what it reads, within a page.
-# The tensors of a script do now and then; those that ceilings are measured on never (``machine.data.apart``).
-PLACE_SHARE = 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +115,9 @@ class Ceilings:
         return None if one is None else _slowed(one, self.speed.dispatch)
 
     def function(self, name: str, dtype: str) -> Interval | None:
-        """Seconds an element takes through a scalar function, in cache; more by ``PLACE_SHARE`` at the high end."""
+        """Seconds an element takes through a scalar function, in cache."""
         one = self._function.get((name, dtype))
-        if one is None:
-            return None
-        return _slowed(replace(one, high=max(one.high, (1 + PLACE_SHARE) * one.value)), self.speed.cache)
+        return None if one is None else _slowed(one, self.speed.cache)
 
     def bandwidth(self, pattern: str, working_set: float) -> Interval | None:
         """Bytes a second of a pattern (read, write, copy, inplace, triad) over a working set in bytes."""

@@ -410,8 +410,8 @@ def check_seen(session: Session, trace: Trace | None, target: Target, outcome: O
         why = tr("no step was found: no optimizer stepped and no module was called")
         if compiled is not None:
             why = tr(
-                "no step was found: torch.compile made one call of {name} ({place}), and an optimizer's step or a "
-                "module's call inside it cannot be seen",
+                "no step was found: no optimizer stepped and no module was called where it can be seen; {name} "
+                "({place}) was compiled, and what happens inside compiled code cannot be seen",
                 name=compiled.name,
                 place=f"{os.path.basename(compiled.place.path or '')}:{compiled.place.line}",
             )

@@ -32,8 +32,8 @@ from boundby.machine.probe import Probe, ProbeSet, Reading, rate_of
 SMALLEST_BYTES = 4 << 10
 LARGEST_BYTES = 256 << 20
 STEP = 4
-# For a full measuring: finer, and past the largest last caches there are.
-FULL_LARGEST_BYTES = 1 << 30
+# For a full measuring: finer, and farther.
+FULL_LARGEST_BYTES = 512 << 20
 FULL_STEP = 2
 # A pass over more than this is done in pieces by successive calls, so that no call is long.
 PIECE_BYTES = 16 << 20

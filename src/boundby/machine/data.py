@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 
 SEED = 20_220_101
-# Where separate vectors begin within a page, one after the other: seven lines on, so that nine of them are all apart.
-_PAGE_BYTES = 4096
-_APART_BYTES = 448
+PAGE_BYTES = 4096
+LINE_BYTES = 64
 
 DTYPES: dict[str, torch.dtype] = {
     "fp64": torch.float64,
@@ -18,20 +17,29 @@ DTYPES: dict[str, torch.dtype] = {
 }
 
 
-def apart(*vectors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Copies of up to nine vectors, each beginning at another place within a page, at least 448 bytes from the others.
+def placed(vector: torch.Tensor, start: int) -> torch.Tensor:
+    """A copy of a contiguous tensor, in memory of its own that begins ``start`` bytes into a page.
 
-    A processor first tells a load from an earlier store by the place within a page alone, and a load that comes 64 to
-    256 bytes after a store waits for it in vain: pointwise ops take up to 15% longer where their result lies so behind
-    what they read. Whether tensors allocated one after the other do depends on all that went before.
+    A processor first tells a load from an earlier store by the place within a page alone, and a load that comes some
+    lines after a store waits for it in vain. So what an op takes depends on where its result lies within a page, behind
+    what it reads; and whether tensors allocated one after the other lie so depends on all that went before.
+
+    Args:
+        vector: of any shape and dtype, on the CPU.
+        start: a multiple of 64, below 4096.
+
+    Raises:
+        ValueError: for another start.
     """
-    sizes = [vector.numel() * vector.element_size() for vector in vectors]
-    starts = [0]
-    for size in sizes:
-        starts.append(starts[-1] + -(-size // _PAGE_BYTES) * _PAGE_BYTES + _APART_BYTES)
-    memory = torch.empty(starts[-1], dtype=torch.uint8, device="cpu")
-    places = [memory[start : start + size] for start, size in zip(starts, sizes, strict=False)]
-    return tuple(place.view(one.dtype).view_as(one).copy_(one) for place, one in zip(places, vectors, strict=True))
+    if start % LINE_BYTES or not 0 <= start < PAGE_BYTES:
+        raise ValueError(f"a start is a multiple of {LINE_BYTES} below {PAGE_BYTES}, not {start}")
+    memory = bytearray(vector.numel() * vector.element_size() + PAGE_BYTES)
+    begin = (start - torch.frombuffer(memory, dtype=torch.uint8).data_ptr()) % PAGE_BYTES
+    flat = torch.frombuffer(memory, dtype=vector.dtype, count=vector.numel(), offset=begin)
+    # No view of another tensor and at the start of its storage: torch.compile would compile for it as one that is not.
+    copy = torch.empty(0, dtype=vector.dtype, device="cpu")
+    copy.set_(flat.untyped_storage(), 0, vector.shape, vector.stride())
+    return copy.copy_(vector)
 
 
 class DataSource:

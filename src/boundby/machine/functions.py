@@ -1,8 +1,9 @@
 """Function ceilings: seconds per element of what models apply element by element, in cache, through eager ops.
 
-The time of the same op on a few elements is subtracted. Outputs go to existing tensors wherever torch offers that, and
-tensors lie apart from each other as ``apart`` says: what an op takes longer where its result happens to lie
-badly is not in these figures.
+The time of the same op on a few elements is subtracted. Outputs go to existing tensors wherever torch offers that.
+Results begin half a page away from what is read. Where they begin a line behind it, as those of a script often do,
+some functions take longer (``data.placed``): which do here is found by short tries, and of these the band reaches to
+what they take so.
 
 The range of the arguments is part of a function's ceiling, since exp, sin, sqrt and log have slow ranges: unless said
 otherwise they are normal numbers of mean 0 and standard deviation 1; ``sqrt``, ``rsqrt``, ``log`` and ``div``'s divisor
@@ -16,14 +17,15 @@ Rows of softmax and layer norm have 128 elements, batch norm has 16 channels. ``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 
-from boundby.machine.data import DTYPES, DataSource, apart
-from boundby.machine.probe import Probe, ProbeSet, Reading, per_element
+from boundby.machine.data import DTYPES, LINE_BYTES, DataSource, placed
+from boundby.machine.probe import Probe, ProbeSet, Reading, fastest_ns, per_element
+from boundby.timing.clock import Clock, monotonic_ns
 
 # torch splits work among threads in pieces of 32 Ki elements; each thread is to have one, and two at one thread.
 PIECE = 32 * 1024
@@ -31,6 +33,15 @@ LARGEST = 1 << 20
 ROW = 128
 CHANNELS = 16
 _TINY = 2
+# Where arguments begin within a page. Results begin half a page behind what they are mostly made of, and 448 bytes from
+# everything else; or, where scripts have them at times, a line behind it all.
+STARTS = {
+    "x": 0, "y": 448, "z": 896, "positive": 1344, "flags": 2048, "out": 2048, "small": 2496, "mask": 2944,
+    "random_mask": 3392, "kept": 3648,
+}  # fmt: skip
+BEHIND = {name: LINE_BYTES if name in ("flags", "out") else 0 for name in STARTS}
+# From here on a function is measured in both places.
+_LONGER = 1.03
 
 aten = torch.ops.aten
 
@@ -39,7 +50,8 @@ aten = torch.ops.aten
 class Arguments:
     """Tensors of one size and dtype for the ops to take; all are flat and of one length.
 
-    ``positive`` goes to functions of positive numbers and to divisors, ``small`` to sin, cos and saved results.
+    ``positive`` goes to functions of positive numbers and to divisors, ``small`` to sin, cos and saved results; ``out``
+    takes results, ``flags`` those that are true or false.
     """
 
     x: torch.Tensor
@@ -50,7 +62,13 @@ class Arguments:
     mask: torch.Tensor
     random_mask: torch.Tensor
     out: torch.Tensor
+    flags: torch.Tensor
     generator: torch.Generator
+    keeps_at: int
+
+    def kept(self, saved: torch.Tensor) -> torch.Tensor:
+        """What a forward op saves for its gradient, in memory of its own that lies as the others do."""
+        return placed(saved, self.keeps_at)
 
     @property
     def rows(self) -> torch.Tensor:
@@ -63,6 +81,7 @@ class Arguments:
         return self.x.view(1, CHANNELS, -1) if self.x.numel() >= CHANNELS * 2 else self.x.view(1, 1, -1)
 
 
+_Call = Callable[[], object]
 # From arguments to the call that is timed.
 Maker = Callable[[Arguments], Callable[[], object]]
 
@@ -122,7 +141,7 @@ def _softmax(op: Callable[..., object]) -> Maker:
 
 def _softmax_backward(op: Callable[..., object], into: str) -> Maker:
     def make(a: Arguments) -> Callable[[], object]:
-        result = torch.softmax(a.rows, 1)
+        result = a.kept(torch.softmax(a.rows, 1))
         return partial(op, a.y.view_as(result), result, 1, result.dtype, **{into: a.out.view_as(result)})
 
     return make
@@ -157,7 +176,7 @@ FUNCTIONS: dict[str, Maker] = {
     "maximum": _binary(torch.maximum),
     "where": lambda a: partial(torch.where, a.mask, a.x, a.y, out=a.out),
     "where_random": lambda a: partial(torch.where, a.random_mask, a.x, a.y, out=a.out),
-    "compare": lambda a: partial(torch.gt, a.x, 0.0, out=a.mask.clone()),
+    "compare": lambda a: partial(torch.gt, a.x, 0.0, out=a.flags),
     "addcmul": lambda a: partial(torch.addcmul, a.x, a.y, a.z, value=0.5, out=a.out),
     "addcdiv": lambda a: partial(torch.addcdiv, a.x, a.y, a.positive, value=0.5, out=a.out),
     "lerp": lambda a: partial(torch.lerp, a.x, a.y, 0.1, out=a.out),
@@ -206,25 +225,30 @@ def function_elements(threads: int) -> int:
     return min(LARGEST, PIECE * max(2, threads))
 
 
-def function_probes(data: DataSource, *, threads: int) -> ProbeSet:
+def function_probes(data: DataSource, *, threads: int, clock: Clock = monotonic_ns) -> ProbeSet:
     """The functions above in fp32, fewer of them in bf16 and fp64, conversions, and ``add`` of int64.
 
     Args:
         data: where the arguments come from.
         threads: how many threads the stack uses.
+        clock: nanoseconds, for the short tries.
     """
     elements = function_elements(threads)
     probes: list[Probe] = []
     readings: list[Reading] = []
 
-    def add(name: str, dtype: str, call: Callable[[], object], tiny: Callable[[], object]) -> None:
+    def add(name: str, dtype: str, call: _Call, tiny: _Call, behind: _Call | None = None) -> None:
         keys = (f"{name} {dtype}", f"{name} {dtype} tiny")
         probes.extend((Probe(key=keys[0], call=call), Probe(key=keys[1], call=tiny)))
+        longer = behind is not None and _takes_longer(behind, call, clock)
+        if behind is not None and longer:
+            probes.append(Probe(key=f"{keys[0]} behind", call=behind))
         readings.append(
             Reading(
                 kind="function",
                 name=name,
                 keys=keys,
+                at_times=f"{keys[0]} behind" if longer else None,
                 formula=per_element(elements),
                 unit="s",
                 dtype=dtype,
@@ -234,46 +258,53 @@ def function_probes(data: DataSource, *, threads: int) -> ProbeSet:
 
     for dtype, names in MAKERS.items():
         large, tiny = function_arguments(data, elements, dtype), function_arguments(data, _TINY, dtype)
+        behind = function_arguments(data, elements, dtype, starts=BEHIND)
         for name in names:
-            add(name, dtype, FUNCTIONS[name](large), FUNCTIONS[name](tiny))
+            add(name, dtype, *(FUNCTIONS[name](arguments) for arguments in (large, tiny, behind)))
     for name, source, target in (("to_bf16", "fp32", "bf16"), ("to_fp32", "bf16", "fp32")):
         calls = []
         for size in (elements, _TINY):
-            numbers, out = apart(data.normal(size, dtype=source), torch.zeros(size, dtype=DTYPES[target]))
+            numbers = placed(data.normal(size, dtype=source), STARTS["x"])
+            out = placed(torch.zeros(size, dtype=DTYPES[target]), STARTS["out"])
             calls.append(partial(out.copy_, numbers))
         add(name, source, *calls)
     integers = []
     for size in (elements, _TINY):
-        numbers, out = apart(data.integers(size, below=1000), data.integers(size, below=1000))
+        numbers, out = (placed(data.integers(size, below=1000), STARTS[name]) for name in ("x", "out"))
         integers.append(partial(torch.add, numbers, 1, out=out))
     add("add", "int64", *integers)
     return ProbeSet(probes=tuple(probes), readings=tuple(readings))
 
 
-def function_arguments(data: DataSource, elements: int, dtype: str) -> Arguments:
+def _takes_longer(call: _Call, usual: _Call, clock: Clock) -> bool:
+    try:
+        usual_ns, ns = (min(fastest_ns(one, clock) for _ in range(2)) for one in (usual, call))
+    except (RuntimeError, NotImplementedError):
+        # This torch does not run it here, which the function's own probe makes known.
+        return False
+    return ns > _LONGER * usual_ns
+
+
+def function_arguments(data: DataSource, elements: int, dtype: str, *, starts: Mapping[str, int] = STARTS) -> Arguments:
     """The normal arguments that the head of this file describes.
 
     Args:
         data: where the numbers come from.
         elements: the length of each tensor; a multiple of 128, or less than that.
         dtype: their data type, by its short name.
+        starts: where each begins within a page, bytes, by its name among ``Arguments``; ``kept`` is for what is saved.
     """
-    x, y, z, positive, small, out = apart(
-        data.normal(elements, dtype=dtype),
-        data.normal(elements, dtype=dtype),
-        data.normal(elements, dtype=dtype),
-        data.uniform(elements, low=0.1, high=4.0, dtype=dtype),
-        data.uniform(elements, low=-3.0, high=3.0, dtype=dtype),
-        data.normal(elements, dtype=dtype),
-    )
-    return Arguments(
-        x=x,
-        y=y,
-        z=z,
-        positive=positive,
-        small=small,
-        mask=torch.arange(elements) % ROW < ROW // 2,
-        random_mask=data.normal(elements) > 0,
-        out=out,
-        generator=data.generator,
-    )
+    mask = torch.arange(elements) % ROW < ROW // 2
+    made = {
+        "x": data.normal(elements, dtype=dtype),
+        "y": data.normal(elements, dtype=dtype),
+        "z": data.normal(elements, dtype=dtype),
+        "positive": data.uniform(elements, low=0.1, high=4.0, dtype=dtype),
+        "small": data.uniform(elements, low=-3.0, high=3.0, dtype=dtype),
+        "out": data.normal(elements, dtype=dtype),
+        "mask": mask,
+        "random_mask": data.normal(elements) > 0,
+        "flags": mask,
+    }
+    vectors = {name: placed(vector, starts[name]) for name, vector in made.items()}
+    return Arguments(**vectors, generator=data.generator, keeps_at=starts["kept"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -24,15 +24,14 @@ from boundby.machine.rounds import (
     read_ceilings,
     take_rounds,
     unconfirmed_readings,
-    unsteady_probes,
 )
 from boundby.results.language import tr
-from boundby.results.machine import Finding, Machine, Measuring, Mode
+from boundby.results.machine import Ceiling, Finding, Machine, Measuring, Mode
 from boundby.timing.clock import Clock, monotonic_ns
 
 # With fewer rounds than this, one bad moment decides a ceiling.
 FEWEST_ROUNDS = 5
-# Above this share of probes whose median is over 1.25 times their fastest, the machine was not quiet.
+# Above this share of ceilings whose median is over 1.25 times their fastest, the machine was not quiet.
 _UNSTEADY_SHARE = 0.1
 _MOST_ROUNDS: dict[Mode, int] = {"quick": MAX_ROUNDS, "default": MAX_ROUNDS, "full": 2 * MAX_ROUNDS}
 
@@ -127,7 +126,7 @@ def measure_machine(
     region = next((one.value for one in ceilings if one.name == PARALLEL_REGION), None)
     moved = by_regions(work.probes.readings, everything, threads=used, entered=work.entered, region_s=region)
     tell(1.0, "done")
-    noise = _noise_findings(everything)
+    noise = _noise_findings(everything, ceilings)
     machine = Machine(
         description=description,
         ceilings=(*ceilings, *more),
@@ -172,7 +171,7 @@ def _anchor_readings() -> tuple[Reading, ...]:
     )
 
 
-def _noise_findings(rounds: Rounds) -> tuple[Finding, ...]:
+def _noise_findings(rounds: Rounds, ceilings: Sequence[Ceiling]) -> tuple[Finding, ...]:
     findings = []
     if rounds.broken:
         names = ", ".join(key for key, _ in rounds.broken)
@@ -200,16 +199,16 @@ def _noise_findings(rounds: Rounds) -> tuple[Finding, ...]:
                 advice=tr("Measure again when it is quiet: boundby machine --again."),
             )
         )
-    unsteady = unsteady_probes(rounds)
-    if len(unsteady) > _UNSTEADY_SHARE * len(rounds.windows):
+    unsteady = sum(one.unsteady for one in ceilings)
+    if unsteady > _UNSTEADY_SHARE * len(ceilings):
         findings.append(
             Finding(
                 code="machine-unsteady",
                 message=tr(
                     "{unsteady} of {windows} ceilings moved by more than a quarter while they were measured: "
                     "something else was using the machine, or its clock changed.",
-                    unsteady=len(unsteady),
-                    windows=len(rounds.windows),
+                    unsteady=unsteady,
+                    windows=len(ceilings),
                 ),
                 advice=tr("Measure again when it is quiet: boundby machine --again."),
             )

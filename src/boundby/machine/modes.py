@@ -68,22 +68,20 @@ def prepare_work(
     sweep_bytes = int(memory_bytes * _SWEEP_SHARE[mode])
     dtypes, slow, findings = usable_dtypes(data, clock=clock)
     sets: list[ProbeSet] = []
+    step, largest = (FULL_STEP, FULL_LARGEST_BYTES) if full else (STEP, LARGEST_BYTES)
     if mode != "quick":
-        native, more = native_probes(data, threads=threads, memory_bytes=sweep_bytes)
+        # The larger buffer first, which the stack's sweep then shares.
+        native, more = native_probes(
+            data, threads=threads, memory_bytes=sweep_bytes, step=step, largest_bytes=largest, clock=clock
+        )
         sets.append(native)
         findings = (*findings, *more)
-    # The largest buffer first, which the others then share.
-    streams = bandwidth_probes(
-        data,
-        memory_bytes=sweep_bytes,
-        step=FULL_STEP if full else STEP,
-        largest_bytes=FULL_LARGEST_BYTES if full else LARGEST_BYTES,
-    )
+    streams = bandwidth_probes(data, memory_bytes=sweep_bytes, step=step, largest_bytes=largest)
     with in_one_thread():
         sets += [
             overhead_probes(data),
             region_probes(threads),
-            function_probes(data, threads=threads),
+            function_probes(data, threads=threads, clock=clock),
             matmul_probes(data, dtypes=dtypes, memory_bytes=int(memory_bytes * _MATRIX_SHARE), full=full),
             slow,
             streams,

@@ -10,7 +10,7 @@ nothing; they are measured on working sets of 4 MiB and more, and where processo
 Small working sets are passed over several times in one call, so that the first caches are seen without its cost. Each
 loop has several forms (short and long vectors, one stretch of memory or several abreast), and for each working set the
 one that is the fastest here, by short tries, is measured; from 4 MiB on, where a moment's tries may mislead, the best
-two, and the better one is the ceiling.
+two, and the better one is the ceiling. Sets past ``PIECE_BYTES`` have those that the largest of them is fastest with.
 
 Several threads work each on its own part, from one start: on torch's own OpenMP threads where they can be had, which
 sit on their cores already, else on threads started for each call.
@@ -50,7 +50,7 @@ _TRIES = 4
 _TRIED_BYTES = 4 << 20
 _TRYING_S = 1.5
 # No working set has more than so many times its part of what is left of that time.
-_SHARES = 8
+_SHARES = 4
 # As in ``bandwidth``: what a pass touches untimed before its next piece.
 _LEAD_BYTES = 64 << 20
 _ITEM = 4
@@ -326,7 +326,7 @@ def _sweep(
         for size in reversed(sizes):
             # Sets past the caches take some times as long to try as the others; however slow they are, time is left.
             now_ns = clock()
-            deadline_ns = now_ns + int(_SHARES * max(0, end_ns - now_ns) / sets_left)
+            deadline_ns = min(end_ns, now_ns + int(_SHARES * max(0, end_ns - now_ns) / sets_left))
             sets_left -= 1
             pieces = max(1, size // (PIECE_BYTES * max(1, threads // 2)))
             elements = size // (_ITEM * stream.vectors * pieces) // unit * unit

@@ -48,11 +48,18 @@ def scaling_probes(probes: ProbeSet, *, threads: int) -> ProbeSet:
     for reading in chosen:
         ops = _ops_a_call(reading)
         # One probe may serve several readings, as one op a call and as many.
-        keys = tuple(f"{key}{SUFFIX}{f' x {ops}' if ops > 1 else ''}" for key in reading.keys)
-        for key, copy in zip(reading.keys, keys, strict=True):
-            one = by_key[key]
+        suffix = f"{SUFFIX}{f' x {ops}' if ops > 1 else ''}"
+        for key in (*reading.keys, *([reading.at_times] if reading.at_times is not None else [])):
+            one, copy = by_key[key], key + suffix
             copies.setdefault(copy, Probe(key=copy, call=at_one_thread(one.call, threads, ops), prepare=one.prepare))
-        readings.append(replace(reading, keys=keys, formula=_of_one_op(reading.formula, ops)))
+        readings.append(
+            replace(
+                reading,
+                keys=tuple(key + suffix for key in reading.keys),
+                at_times=None if reading.at_times is None else reading.at_times + suffix,
+                formula=_of_one_op(reading.formula, ops),
+            )
+        )
     return ProbeSet(probes=tuple(copies.values()), readings=tuple(readings))
 
 

@@ -12,10 +12,13 @@ from itertools import cycle
 from typing import Literal
 
 from boundby.results.machine import CeilingKind
+from boundby.timing.clock import Clock
 from boundby.timing.statistics import median
 
 # Where a call's work takes less than this share of its fixed cost, the difference of the two is mostly noise.
 LEAST_NET_SHARE = 0.25
+# How many calls a short try takes.
+_CALLS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,8 @@ class Reading:
 
     A reading with ``span`` joins several representative ops: its low and high are the cheapest and the dearest op.
     ``other_ways`` are the keys of probes that do what the first of ``keys`` does in other ways; the fastest of them all
-    is the one that counts.
+    is the one that counts, which leans to the fast side by a part of what the windows of one scatter. ``at_times`` is
+    the key of a probe that does the same under worse conditions that scripts meet too: the band reaches to it.
     """
 
     kind: CeilingKind
@@ -65,6 +69,7 @@ class Reading:
     span: bool = False
     stack: str = "torch"
     other_ways: tuple[str, ...] = ()
+    at_times: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +97,22 @@ def taking_turns(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
     """
     turns = cycle(calls)
     return lambda: next(turns)()
+
+
+def fastest_ns(call: Callable[[], object], clock: Clock) -> int:
+    """The nanoseconds of the fastest of a few calls, after one that is not timed.
+
+    Args:
+        call: what to try.
+        clock: nanoseconds.
+    """
+    call()
+    times = []
+    for _ in range(_CALLS):
+        before = clock()
+        call()
+        times.append(clock() - before)
+    return min(times)
 
 
 def seconds_of(windows: Sequence[Window]) -> float:

@@ -33,9 +33,18 @@ from typing import Literal
 
 import torch
 
-from boundby.machine.data import DTYPES, DataSource
-from boundby.machine.functions import FUNCTIONS, MAKERS, PIECE, ROW, Arguments, function_arguments, function_elements
-from boundby.machine.probe import Probe, ProbeSet, Reading, per_element
+from boundby.machine.data import DTYPES, DataSource, placed
+from boundby.machine.functions import (
+    FUNCTIONS,
+    MAKERS,
+    PIECE,
+    ROW,
+    STARTS,
+    Arguments,
+    function_arguments,
+    function_elements,
+)
+from boundby.machine.probe import Probe, ProbeSet, Reading, fastest_ns, per_element
 from boundby.results.language import tr
 from boundby.results.machine import Ceiling, Finding
 from boundby.timing.clock import Clock, monotonic_ns
@@ -43,7 +52,6 @@ from boundby.timing.one_thread import in_one_thread
 
 # Within one piece, so that torch works on it in the calling thread alone.
 _TRIED_ELEMENTS = PIECE // 2
-_CALLS = 3
 # What looks this much slower in a few calls is measured.
 _LOOKS_SLOW = 1.5
 # What is this much slower when measured, bands aside, is told.
@@ -199,30 +207,19 @@ def slow_candidates(
                 continue
             usual_call = FUNCTIONS[name](usual)
             try:
-                usual_ns = _fastest(usual_call, clock)
+                usual_ns = fastest_ns(usual_call, clock)
             except (RuntimeError, NotImplementedError):
                 # This torch does not run it here, which the function's own probe makes known.
                 continue
             for one, arguments in ranged:
                 call = FUNCTIONS[name](arguments)
-                if _fastest(call, clock) < _LOOKS_SLOW * usual_ns:
+                if fastest_ns(call, clock) < _LOOKS_SLOW * usual_ns:
                     continue
                 # Once more, both: another process may have come between.
-                usual_ns = min(usual_ns, _fastest(usual_call, clock))
-                factor = _fastest(call, clock) / max(1, usual_ns)
+                usual_ns = min(usual_ns, fastest_ns(usual_call, clock))
+                factor = fastest_ns(call, clock) / max(1, usual_ns)
                 if factor >= _LOOKS_SLOW:
                     yield factor, name, dtype, one
-
-
-def _fastest(call: Callable[[], object], clock: Clock) -> int:
-    """The nanoseconds of the fastest of a few calls."""
-    call()
-    times = []
-    for _ in range(_CALLS):
-        before = clock()
-        call()
-        times.append(clock() - before)
-    return min(times)
 
 
 def flushed_factors(
@@ -253,14 +250,17 @@ def flushed_factors(
             if flushed:
                 # What a script computes is flushed when it is made: the function then meets zeros.
                 ranged = FUNCTIONS[function](_made_again(arguments))
-                factors[ceiling.name, dtype] = _fastest(ranged, clock) / max(1, _fastest(usual, clock))
+                factors[ceiling.name, dtype] = fastest_ns(ranged, clock) / max(1, fastest_ns(usual, clock))
     return factors
 
 
 def _made_again(arguments: Arguments) -> Arguments:
     """The arguments as results of an op."""
-    fields = ("x", "y", "z", "positive", "small")
-    return replace(arguments, **{name: getattr(arguments, name) * 1.0 for name in fields})
+
+    def made(name: str) -> torch.Tensor:
+        return placed(getattr(arguments, name) * 1.0, STARTS[name])
+
+    return replace(arguments, x=made("x"), y=made("y"), z=made("z"), positive=made("positive"), small=made("small"))
 
 
 def flushing_mends(factor: float, flushed: float) -> bool:

@@ -134,8 +134,8 @@ def read_ceilings(readings: Sequence[Reading], rounds: Rounds, *, threads: int) 
 
     The value is the formula of a low quantile of each probe's windows. Its band is this run's own (``bands`` widens
     it): the fastest and the median window of the reading's own probe (the first of its keys), everything it is
-    corrected by held still; for a reading over several representative ops, the cheapest and the dearest of them. Its
-    samples: the formula of single windows of that probe, likewise.
+    corrected by held still, and what it takes ``at_times``; for a reading over several representative ops, the cheapest
+    and the dearest of them. Its samples: the formula of single windows of that probe, likewise.
 
     Args:
         readings: what to work out.
@@ -175,15 +175,6 @@ def unconfirmed_readings(readings: Sequence[Reading], rounds: Rounds) -> int:
     return sum(_fastest_way(reading, rounds.windows).keys[0] in rounds.unconfirmed for reading in readings)
 
 
-def unsteady_probes(rounds: Rounds) -> tuple[str, ...]:
-    """The keys of probes whose median window is over 1.25 times their fastest."""
-    return tuple(
-        key
-        for key, windows in rounds.windows.items()
-        if windows and spread([window.seconds for window in windows]) > SPREAD_LIMIT
-    )
-
-
 def _fastest_way(reading: Reading, windows: Mapping[str, Sequence[Window]]) -> Reading:
     """The reading by that one of its ways of doing the same that was the fastest in the rounds."""
     ways = [key for key in (reading.keys[0], *reading.other_ways) if windows.get(key)]
@@ -206,7 +197,10 @@ def _band(reading: Reading, windows: Mapping[str, Sequence[Window]]) -> tuple[fl
     if reading.span:
         ends = [reading.formula([one]) for one in typical]
     else:
-        ends = [reading.formula([_at(taken[0], share), *typical[1:]]) for share in (0.0, SLOW_QUANTILE)]
+        own = [_at(taken[0], share) for share in (0.0, SLOW_QUANTILE)]
+        if reading.at_times is not None and windows.get(reading.at_times):
+            own.append(typical_window(windows[reading.at_times]))
+        ends = [reading.formula([one, *typical[1:]]) for one in own]
     known = [end for end in ends if end is not None and end > 0]
     return value, min(known, default=value), max(known, default=value)
 
