@@ -11,7 +11,7 @@ from made_up import bandwidth, overhead, product, round_machine
 
 from boundby.bound.compare_machines import BETWEEN_MEASURINGS, compare_machines
 from boundby.results.comparison import CeilingChange, MachineComparison, encode_comparison
-from boundby.results.machine import Ceiling, Finding, Machine
+from boundby.results.machine import Ceiling, Finding, Machine, Measuring
 
 MACHINE = round_machine()
 
@@ -157,3 +157,18 @@ def test_two_states_of_a_machine_are_told_apart_by_what_a_parallel_region_costs(
     assert [(one.name, one.differs) for one in found.main] == [("parallel_region", True)]
     assert found.sentence == "Beside a.json, b.json shares an op out among its threads 2.60x slower."
     assert "shares an op out among its threads 2.60x faster" in compared(b, a).sentence
+
+
+def test_machines_that_different_probes_measured_are_told_of() -> None:
+    measuring = Measuring(mode="default", seconds=18.0, rounds=9, unconfirmed=0, peak_memory_bytes=None, probes=7)
+    known, other, before = (
+        replace(MACHINE, measuring=one)
+        for one in (measuring, replace(measuring, probes=6), replace(measuring, probes=None))
+    )
+    assert compared(known, known).findings == compared(before, MACHINE).findings == ()
+    (found,) = compared(known, other).findings
+    assert (found.code, found.message) == (
+        "settings-differ", "a.json and b.json were measured with different probes (7 and 6)",
+    )  # fmt: skip
+    (found,) = compared(before, known).findings
+    assert "(unknown and 7)" in found.message

@@ -261,6 +261,20 @@ def _findings(a: Machine, b: Machine, side_a: Side, side_b: Side) -> Iterator[Fi
             ),
             advice=tr("To compare core by core, measure both with {command}.", command="boundby machine --threads 1"),
         )
+    probes_a, probes_b = (one.measuring and one.measuring.probes for one in (a, b))
+    if probes_a != probes_b:
+        unknown = tr("unknown")
+        yield Finding(
+            code="settings-differ",
+            message=tr(
+                "{a} and {b} were measured with different probes ({probes_a} and {probes_b})",
+                a=side_a.name,
+                b=side_b.name,
+                probes_a=unknown if probes_a is None else str(probes_a),
+                probes_b=unknown if probes_b is None else str(probes_b),
+            ),
+            advice=tr("Measure both with one version of boundby: {command}.", command="boundby machine --again"),
+        )
     for machine, side in ((a, side_a), (b, side_b)):
         if any(one.code in ("machine-busy", "machine-unsteady") for one in machine.findings):
             yield Finding(

@@ -25,6 +25,7 @@ from boundby.machine.rounds import (
     take_rounds,
     unconfirmed_readings,
 )
+from boundby.machine.store import PROBES
 from boundby.results.language import tr
 from boundby.results.machine import Ceiling, Finding, Machine, Measuring, Mode
 from boundby.timing.clock import Clock, monotonic_ns
@@ -122,6 +123,7 @@ def measure_machine(
         rounds=rounds.rounds,
         unconfirmed=unconfirmed_readings((*work.probes.readings, *work.alone.readings), rounds),
         peak_memory_bytes=peak_memory(),
+        probes=PROBES,
     )
     region = next((one.value for one in ceilings if one.name == PARALLEL_REGION), None)
     moved = by_regions(work.probes.readings, everything, threads=used, entered=work.entered, region_s=region)

@@ -96,7 +96,7 @@ class Measuring:
 
     ``seconds`` from the start of the process to the last window. ``unconfirmed`` ceilings still moved when the time was
     up. ``peak_memory_bytes`` is the most that the measuring process had in memory at once, torch included; None where
-    the system does not say.
+    the system does not say. ``probes`` counts up as what is measured, and how, changes; None in files from before that.
     """
 
     mode: Mode
@@ -104,6 +104,7 @@ class Measuring:
     rounds: int
     unconfirmed: int
     peak_memory_bytes: int | None
+    probes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -2,8 +2,8 @@
 
 History:
 - 1: ``description``, ``ceilings`` and ``findings``, the fields of ``MachineDescription``, ``Ceiling`` and ``Finding``.
-  Added since, each with a default: ``measuring``, and of a ceiling ``arguments``, ``unsteady``, ``contradicted``,
-  ``windows`` and ``samples``, of a description ``device_name``.
+  Added since, each with a default: ``measuring`` and its ``probes``, and of a ceiling ``arguments``, ``unsteady``,
+  ``contradicted``, ``windows``, ``samples`` and ``own``, of a description ``device_name``.
 
 A change that an older boundby could misread raises VERSION; a version that is not known is refused by its name.
 """
