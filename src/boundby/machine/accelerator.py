@@ -22,8 +22,10 @@ from itertools import repeat
 
 import torch
 
+from boundby.machine.consistency import checked
 from boundby.machine.data import DTYPES
 from boundby.machine.describe import describe_machine, now_text
+from boundby.machine.noise import noise_findings
 from boundby.machine.probe import Formula, Probe, ProbeSet, Reading, rate_of, seconds_of, slope
 from boundby.machine.rounds import read_ceilings, take_rounds
 from boundby.results.language import tr
@@ -37,6 +39,7 @@ SQUARES = (1024, 2048, 4096, 8192)
 WORKING_SETS = (1 << 20, 16 << 20, 128 << 20, 1 << 30)
 PRODUCT_DTYPES = ("fp32", "bf16", "fp16", "fp64")
 _SEED = 20_220_101
+_PIECE = 1 << 18
 MOST_MEMORY_BYTES = 4 << 30
 
 
@@ -73,10 +76,13 @@ def measure_accelerator(
         )
     threads = torch.get_num_threads()
     description = describe_machine(threads=threads, measured_at=now_text())
-    return Machine(
-        description=replace(description, device=name, device_name=about.name),
-        ceilings=read_ceilings(probes.readings, rounds, threads=threads),
-        findings=findings,
+    ceilings = read_ceilings(probes.readings, rounds, threads=threads)
+    return checked(
+        Machine(
+            description=replace(description, device=name, device_name=about.name),
+            ceilings=ceilings,
+            findings=(*noise_findings(rounds, ceilings), *findings),
+        )
     )
 
 
@@ -113,7 +119,7 @@ def accelerator_probes(device: Device, *, memory_bytes: int) -> tuple[ProbeSet, 
     generator = torch.Generator().manual_seed(_SEED)
     findings = _products(device, memory_bytes, generator, queued, readings)
     for size in (size for size in WORKING_SETS if 2 * size <= memory_bytes):
-        _streams(device, size, queued, readings)
+        _streams(device, size, generator, queued, readings)
     return ProbeSet(probes=tuple(probes), readings=tuple(readings)), findings
 
 
@@ -170,9 +176,15 @@ def _products(
 
 
 def _streams(
-    device: Device, size: int, queued: Callable[[str, Callable[[], object], int], str], readings: list[Reading]
+    device: Device,
+    size: int,
+    generator: torch.Generator,
+    queued: Callable[[str, Callable[[], object], int], str],
+    readings: list[Reading],
 ) -> None:
-    whole = torch.ones(size // 4, device=device.kind)
+    # A random piece again and again: numbers that are all alike may move faster than others.
+    piece = torch.randn(min(size // 4, _PIECE), generator=generator)
+    whole = piece.to(device.kind).repeat(size // 4 // piece.numel())
     half = whole[: size // 8]
     other = whole[size // 8 : 2 * (size // 8)]
     for name, op, counted in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -15,6 +15,7 @@ from boundby.machine.data import DataSource
 from boundby.machine.describe import available_memory, describe_machine, now_text, process_affinity, threads_findings
 from boundby.machine.memory import memory_allowance, memory_findings, peak_memory
 from boundby.machine.modes import finish_work, prepare_work
+from boundby.machine.noise import noise_findings
 from boundby.machine.other_load import beside_load, cores_of_others, load_findings, read_use
 from boundby.machine.probe import Reading, Window, seconds_of
 from boundby.machine.regions import NAME as PARALLEL_REGION
@@ -26,14 +27,9 @@ from boundby.machine.rounds import (
     unconfirmed_readings,
 )
 from boundby.machine.store import PROBES
-from boundby.results.language import tr
-from boundby.results.machine import Ceiling, Finding, Machine, Measuring, Mode
+from boundby.results.machine import Machine, Measuring, Mode
 from boundby.timing.clock import Clock, monotonic_ns
 
-# With fewer rounds than this, one bad moment decides a ceiling.
-FEWEST_ROUNDS = 5
-# Above this share of ceilings whose median is over 1.25 times their fastest, the machine was not quiet.
-_UNSTEADY_SHARE = 0.1
 _MOST_ROUNDS: dict[Mode, int] = {"quick": MAX_ROUNDS, "default": MAX_ROUNDS, "full": 2 * MAX_ROUNDS}
 
 Progress = Callable[[float, str], None]
@@ -128,7 +124,7 @@ def measure_machine(
     region = next((one.value for one in ceilings if one.name == PARALLEL_REGION), None)
     moved = by_regions(work.probes.readings, everything, threads=used, entered=work.entered, region_s=region)
     tell(1.0, "done")
-    noise = _noise_findings(everything, ceilings)
+    noise = noise_findings(everything, ceilings)
     machine = Machine(
         description=description,
         ceilings=(*ceilings, *more),
@@ -171,58 +167,3 @@ def _anchor_readings() -> tuple[Reading, ...]:
         Reading(kind="anchor", name=name, keys=(f"anchor {name}",), formula=seconds_of, unit="s", dtype="fp32")
         for name in NAMES
     )
-
-
-def _noise_findings(rounds: Rounds, ceilings: Sequence[Ceiling]) -> tuple[Finding, ...]:
-    findings = []
-    if rounds.broken:
-        names = ", ".join(key for key, _ in rounds.broken)
-        findings.append(
-            Finding(
-                code="op-unavailable",
-                message=tr(
-                    "Not measured, since this torch does not run them here: {names} ({reason}).",
-                    names=names,
-                    reason=rounds.broken[0][1],
-                ),
-                advice=tr("Ops of these kinds are judged by the others."),
-            )
-        )
-    if rounds.rounds < FEWEST_ROUNDS:
-        findings.append(
-            Finding(
-                code="machine-busy",
-                message=tr(
-                    "The machine was so busy that only {rounds} of at least {least} rounds of measuring "
-                    "fitted in the time: its ceilings may be far too low.",
-                    rounds=rounds.rounds,
-                    least=FEWEST_ROUNDS,
-                ),
-                advice=tr("Measure again when it is quiet: boundby machine --again."),
-            )
-        )
-    unsteady = sum(one.unsteady for one in ceilings)
-    if unsteady > _UNSTEADY_SHARE * len(ceilings):
-        findings.append(
-            Finding(
-                code="machine-unsteady",
-                message=tr(
-                    "{unsteady} of {windows} ceilings moved by more than a quarter while they were measured: "
-                    "something else was using the machine, or its clock changed.",
-                    unsteady=unsteady,
-                    windows=len(ceilings),
-                ),
-                advice=tr("Measure again when it is quiet: boundby machine --again."),
-            )
-        )
-    if rounds.dropped:
-        findings.append(
-            Finding(
-                code="clock-stepped-back",
-                message=tr(
-                    "{dropped} timed windows came out at zero or less and were dropped.", dropped=rounds.dropped
-                ),
-                advice=tr("Measure on a machine whose clock is steady."),
-            )
-        )
-    return tuple(findings)
