@@ -31,9 +31,8 @@ sys.path.insert(0, str(HERE.parent))
 
 from processes import execute, other_core_loaded, table  # noqa: E402
 
-from boundby.machine.bands import MEMORY_BYTES as MAIN_MEMORY_BYTES  # noqa: E402
 from boundby.machine.bands import Key, ceiling_key, moved_bytes  # noqa: E402
-from boundby.results.machine import Ceiling, Machine  # noqa: E402
+from boundby.results.machine import MAIN_MEMORY_BYTES, Ceiling, Machine  # noqa: E402
 from boundby.results.machine_file import decode_machine  # noqa: E402
 
 NEAR = 0.03

@@ -376,10 +376,18 @@ def measure_machine(
         The machine, with ceilings in FLOP/s, byte/s and seconds per op or element.
 
     Raises:
-        BoundbyError: ``quick-and-full`` where both are asked for, ``machine-failed`` where measuring failed.
+        BoundbyError: ``quick-and-full`` where both are asked for, ``bad-threads`` for threads below 1,
+            ``machine-failed`` where measuring failed.
     """
     from boundby.machine.ensure import ensure_machine
 
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise BoundbyError(
+            "bad-threads",
+            tr("{numbers} are no numbers of threads", numbers=repr(threads)),
+            tr("Name whole numbers from 1: {option}.", option="threads=1"),
+            status=EXIT_USAGE,
+        )
     if quick and full:
         raise BoundbyError(
             "quick-and-full",

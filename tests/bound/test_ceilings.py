@@ -21,7 +21,7 @@ from made_up import (
 from boundby.bound.ceilings import Ceilings, Speed, measure_speed
 from boundby.results.counts import MatmulShape
 from boundby.results.interval import interval
-from boundby.results.machine import Machine
+from boundby.results.machine import MAIN_MEMORY_BYTES, Machine
 
 ROUNDING = 1e-9
 
@@ -50,6 +50,9 @@ def test_a_bandwidth_lies_between_those_of_its_neighbours(points, size):
         "copy", size
     )
     points = sorted(points)
+    if points[-1][0] < min(size, MAIN_MEMORY_BYTES):
+        assert found is None
+        return
     below = [point for point in points if point[0] <= size] or points[:1]
     above = [point for point in points if point[0] >= size] or points[-1:]
     near = (below[-1], above[0])
@@ -63,7 +66,12 @@ def test_a_bandwidth_lies_between_those_of_its_neighbours(points, size):
 def test_a_bandwidth_is_never_extrapolated(points, beyond):
     points = sorted(points)
     ceilings = ceilings_of(*(bandwidth("read", at, rate) for at, rate, _ in points))
-    assert ceilings.bandwidth("read", points[-1][0] * beyond).value == pytest.approx(points[-1][1])
+    largest = ceilings.bandwidth("read", points[-1][0] * beyond)
+    if points[-1][0] < MAIN_MEMORY_BYTES and beyond > 1:
+        # The sweep ended in a cache: what lies behind it was not measured.
+        assert largest is None
+    else:
+        assert largest.value == pytest.approx(points[-1][1])
     assert ceilings.bandwidth("read", points[0][0] / beyond).value == pytest.approx(points[0][1])
 
 

@@ -1,5 +1,7 @@
 import json
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,11 +22,17 @@ ceilings = st.builds(
     stack=st.sampled_from(["torch", "numpy"]),
     size_bytes=st.none() | st.integers(1, 2**40),
     shape=st.none() | st.tuples(*[st.integers(1, 10**6)] * 4),
-    value=rates,
-    low=rates,
-    high=rates,
+    value=st.just(1.0),
+    low=st.just(1.0),
+    high=st.just(1.0),
     unit=st.sampled_from(["flop/s", "byte/s", "s"]),
     source=st.sampled_from(["measured", "modelled", "datasheet"]),
+)
+# A ceiling with its band: three numbers in order.
+ceilings = st.builds(
+    lambda one, numbers: replace(one, low=numbers[0], value=numbers[1], high=numbers[2]),
+    ceilings,
+    st.lists(rates, min_size=3, max_size=3).map(sorted),
 )
 machines = st.builds(
     Machine,
@@ -46,6 +54,18 @@ machines = st.builds(
     findings=st.lists(st.builds(Finding, code=st.text(), message=st.text(), advice=st.text()), max_size=2).map(tuple),
 )
 
+DESCRIPTION = MachineDescription(
+    cpu=None,
+    usable_cores=1,
+    logical_cores=None,
+    memory_bytes=None,
+    memory_limit_bytes=None,
+    os="none",
+    python="3.11",
+    torch=None,
+    threads=1,
+    affinity=None,
+)
 VERSION_1 = Path(__file__).parent / "files" / "machine-version-1.json"
 
 
@@ -116,3 +136,23 @@ def test_half_a_file_is_never_taken_for_a_machine(length):
 
 def test_numbers_are_finite():
     assert all(math.isfinite(one.value) for one in decode_machine(VERSION_1.read_bytes()).ceilings)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"low": -1.0}, "ceilings[0] (-1.0, 2.0, 3.0)"),
+        ({"low": 0.0}, "ceilings[0] (0.0, 2.0, 3.0)"),
+        ({"low": 3.0, "high": 1.0}, "ceilings[0] (3.0, 2.0, 1.0)"),
+        ({"value": 9.0}, "ceilings[0] (1.0, 9.0, 3.0)"),
+    ],
+)
+def test_a_file_with_a_band_that_no_ceiling_has_is_damaged(fields, told):
+    one = Ceiling(kind="overhead", name="view", threads=1, unit="s", value=2.0, low=1.0, high=3.0)
+    machine = Machine(description=DESCRIPTION, ceilings=(one,))
+    assert decode_machine(encode_machine(machine)) == machine
+    with pytest.raises(BoundbyError, match=re.escape(told)) as caught:
+        decode_machine(encode_machine(replace(machine, ceilings=(replace(one, **fields),))), name="edited.json")
+    assert caught.value.code == "damaged-file"
+    with pytest.raises(BoundbyError, match=r"description\.threads is 0"):
+        decode_machine(encode_machine(replace(machine, description=replace(DESCRIPTION, threads=0))))

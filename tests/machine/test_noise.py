@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from boundby.machine.noise import FEWEST_ROUNDS, noise_findings
@@ -33,3 +35,14 @@ def test_what_is_counted_are_ceilings():
     assert one.message.startswith("3 of 8 ceilings moved by more than a quarter")
     (one,) = noise_findings(rounds_of(broken=(("a", "no kernel"), ("b", "other"))), [])
     assert "a, b (no kernel)" in one.message
+
+
+def test_a_sweep_that_ends_in_a_cache_is_said_to():
+    def stream(size: int) -> Ceiling:
+        (one,) = ceilings_of(1, 0)
+        return replace(one, kind="bandwidth", name="read", unit="byte/s", size_bytes=size)
+
+    (one,) = noise_findings(rounds_of(), [stream(4 << 20), stream(1 << 20)])
+    assert one.code == "main-memory-unmeasured"
+    assert "4 MiB" in one.message
+    assert noise_findings(rounds_of(), [stream(4 << 20), stream(64 << 20)]) == ()

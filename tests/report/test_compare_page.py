@@ -92,7 +92,7 @@ def test_machines_side_by_side() -> None:
     a = sample_reports.MACHINE
     text = shown(compare_machines(a, faster(a, 2.0), name_a="old.json", name_b="new.json"))
     assert words(text).startswith(
-        "Beside old.json, new.json multiplies fp32 matrices 2.00x faster, moves main memory 2.00x faster and starts"
+        "Beside old.json, new.json multiplies fp32 matrices 2.00x faster, moves main memory (copy) 2.00x faster and"
     )
     assert re.search(r"matmul fp32 +97.3 GFLOP/s +195 GFLOP/s +2.00x faster \(1.88-2.13x\)", text)
     assert re.search(r"view op +900 ns +450 ns +2.00x faster", text)

@@ -112,7 +112,13 @@ def test_a_machine_in_short_says_where_one_limit_gives_way_to_another() -> None:
     text = " ".join(render_machine(machine, width=100, color=False, unicode=False).split())
     assert "40.0 GB/s from main memory, up to 100 GB/s from caches (triad)" in text
     assert "5.0 fp32 FLOP/byte" in text
-    assert "takes 2.00 us at least; below 200 KiB of data that is most of its time" in text
+    assert "takes 2.00 us where it is pointwise, 2.0 us to 2.0 us by which it is" in text
+    assert "at 2.00 us that is most of its time below 200 KiB of data" in text
+    short = replace(machine, ceilings=tuple(one for one in machine.ceilings if one.size_bytes != 2**28))
+    text = " ".join(render_machine(short, width=100, color=False, unicode=False).split())
+    assert "100 GB/s up to 1 MiB, the largest set measured: main memory was not reached (triad)" in text
+    assert "ridge" not in text
+    assert "main memory binds" not in text
     assert "takes 250 ns the first time it is written" in text
     bare = render_machine(replace(machine, ceilings=()), width=80, color=False, unicode=True)
     assert "no limit is known" in bare

@@ -10,14 +10,14 @@ from statistics import median
 
 from boundby.results.counts import MatmulShape
 from boundby.results.interval import Interval, interval
-from boundby.results.machine import Ceiling, Machine
+from boundby.results.machine import MAIN_MEMORY_BYTES, Ceiling, Machine
 from boundby.results.trace import AnchorReading
 
 # Which anchor tells how a kind of ceiling has moved.
 _ANCHOR = {"matmul": "matmul", "function": "cache", "overhead": "dispatch"}
 CACHE_BYTES = 1 << 20
 FASTEST_CHANGE = 2.5
-MEMORY_BYTES = 32 << 20
+MEMORY_BYTES = MAIN_MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +120,15 @@ class Ceilings:
         return None if one is None else _slowed(one, self.speed.cache)
 
     def bandwidth(self, pattern: str, working_set: float) -> Interval | None:
-        """Bytes a second of a pattern (read, write, copy, inplace, triad) over a working set in bytes."""
+        """Bytes a second of a pattern (read, write, copy, inplace, triad) over a working set in bytes.
+
+        None where it was not measured: for sets past the largest one, where that lies in a cache.
+        """
         curve = self._bandwidth.get(pattern)
         if not curve:
+            return None
+        if (curve[-1].size_bytes or 0) < MEMORY_BYTES and working_set > (curve[-1].size_bytes or 0):
+            # The sweep ended in a cache, for want of memory: what is farther away is not known.
             return None
         found = _interpolate([(float(one.size_bytes or 1), one) for one in curve], max(working_set, 1.0))
         return _times(found, self._memory_speed(working_set))

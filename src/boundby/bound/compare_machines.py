@@ -30,7 +30,10 @@ _FACTS = (
 _TRAFFIC = ("triad", "copy", "read", "write", "inplace")
 _DTYPES = ("fp32", "bf16", "fp16", "fp64", "int8")
 _PARALLEL_REGION = "parallel_region"
-_MAIN_OVERHEADS = ("pointwise", "view", "page_fault", _PARALLEL_REGION)
+_PAGE_FAULT = "page_fault"
+_MAIN_OVERHEADS = ("pointwise", "view", _PAGE_FAULT, _PARALLEL_REGION)
+# What is no cost of an op and is told beside it.
+_OF_THEIR_OWN = (_PAGE_FAULT, _PARALLEL_REGION)
 
 
 def compare_machines(a: Machine, b: Machine, *, name_a: str, name_b: str) -> MachineComparison:
@@ -54,10 +57,18 @@ def compare_machines(a: Machine, b: Machine, *, name_a: str, name_b: str) -> Mac
     )
     main = tuple(_main(a, b))
     same = same_machine(a.description, b.description)
+    sentence = _sentence(side_a, side_b, main, both)
+    busy = [side.name for machine, side in ((a, side_a), (b, side_b)) if _was_busy(machine)]
+    if busy:
+        sentence = tr(
+            "{sentence} Do not rely on it: {names} was measured beside other load.",
+            sentence=sentence,
+            names=_listed(list(dict.fromkeys(busy))),
+        )
     return MachineComparison(
         a=side_a,
         b=side_b,
-        sentence=_sentence(side_a, side_b, main, both),
+        sentence=sentence,
         same_machine=same is True,
         description=tuple(_facts(a, b)),
         main=main,
@@ -67,6 +78,10 @@ def compare_machines(a: Machine, b: Machine, *, name_a: str, name_b: str) -> Mac
         between_runs=BETWEEN_MEASURINGS,
         findings=tuple(_findings(a, b, side_a, side_b)),
     )
+
+
+def _was_busy(machine: Machine) -> bool:
+    return any(one.code == "machine-busy" for one in machine.findings)
 
 
 def _limits(machine: Machine, *, with_threads: bool) -> dict[tuple[object, ...], Ceiling]:
@@ -175,15 +190,16 @@ def _dtype_order(dtype: str) -> tuple[int, str]:
 def _sentence(a: Side, b: Side, main: tuple[CeilingChange, ...], both: list[CeilingChange]) -> str:
     if not both:
         return tr("{a} and {b} have no limit in common.", a=a.name, b=b.name)
+    differing_main = [one for one in main if one.differs]
     told = [
         _deed(one)
         for one in (
-            next((one for one in main if one.kind == "matmul"), None),
-            next((one for one in main if one.kind == "bandwidth"), None),
-            next((one for one in main if one.kind == "overhead" and one.name != _PARALLEL_REGION), None),
-            next((one for one in main if one.name == _PARALLEL_REGION), None),
+            next((one for one in differing_main if one.kind == "matmul"), None),
+            next((one for one in differing_main if one.kind == "bandwidth"), None),
+            next((one for one in differing_main if one.kind == "overhead" and one.name not in _OF_THEIR_OWN), None),
+            *(one for one in differing_main if one.name in _OF_THEIR_OWN),
         )
-        if one is not None and one.differs
+        if one is not None
     ]
     if told:
         return tr("Beside {a}, {b} {does}.", a=a.name, b=b.name, does=_listed(told))
@@ -225,9 +241,15 @@ def _deed(change: CeilingChange) -> str:
         )
     if change.kind == "bandwidth":
         return (
-            tr("moves main memory {times} faster", times=times)
+            tr("moves main memory ({traffic}) {times} faster", traffic=change.name, times=times)
             if faster
-            else tr("moves main memory {times} slower", times=times)
+            else tr("moves main memory ({traffic}) {times} slower", traffic=change.name, times=times)
+        )
+    if change.name == _PAGE_FAULT:
+        return (
+            tr("takes a fresh page of memory {times} faster", times=times)
+            if faster
+            else tr("takes a fresh page of memory {times} slower", times=times)
         )
     if change.name == _PARALLEL_REGION:
         return (

@@ -18,7 +18,7 @@ from typing import Any, Literal, NoReturn
 
 from boundby.results.errors import EXIT_USAGE, BoundbyError
 from boundby.results.language import tr
-from boundby.results.machine import Ceiling, Machine
+from boundby.results.machine import Ceiling, Machine, reaches_main_memory
 
 HardwareSource = Literal["datasheet", "measured", "file"]
 
@@ -358,7 +358,7 @@ def hardware_from_machine(machine: Machine, *, name: str) -> Hardware:
     threads = machine.description.threads
     mine = [one for one in machine.ceilings if one.threads in (threads, 1)]
     bandwidth = _main_memory(mine)
-    if bandwidth is None:
+    if bandwidth is None or not reaches_main_memory(machine):
         _refuse(name, tr("the machine file holds no bandwidth of main memory"))
     peaks: dict[str, float] = {}
     for one in mine:
@@ -383,11 +383,21 @@ def hardware_from_machine(machine: Machine, *, name: str) -> Hardware:
         memory_bytes=memory,
         peaks={key: value for key, value in peaks.items() if key in _PEAK_COLUMNS},
         source="measured",
-        origin=tr("{name}, measured {when}", name=name, when=described.measured_at)
-        if described.measured_at
-        else tr("{name}, measured by {command}", name=name, command="boundby machine"),
+        origin=_measured_where(machine, name),
         launch_s=min(overheads, default=None),
     )
+
+
+def _measured_where(machine: Machine, name: str) -> str:
+    when = machine.description.measured_at
+    origin = (
+        tr("{name}, measured {when}", name=name, when=when)
+        if when
+        else tr("{name}, measured by {command}", name=name, command="boundby machine")
+    )
+    if any(one.code == "machine-busy" for one in machine.findings):
+        return tr("{origin} beside other load: it may be faster than this", origin=origin)
+    return origin
 
 
 def _main_memory(ceilings: list[Ceiling]) -> float | None:

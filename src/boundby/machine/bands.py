@@ -25,7 +25,7 @@ from boundby.machine.data import DTYPES
 from boundby.machine.probe import Reading, Window
 from boundby.machine.regions import GRAIN_ELEMENTS, NAME
 from boundby.machine.rounds import Rounds, typical_window
-from boundby.results.machine import Ceiling
+from boundby.results.machine import MAIN_MEMORY_BYTES, Ceiling
 
 # Half the width, as a share, of what nine runs of ten lie within around another one's value (RESULTS.md, "Ceilings").
 OVERHEAD_SHARE = 0.03
@@ -41,8 +41,6 @@ SHARED_MEMORY_SHARE = 0.5
 # Nothing but multiply-adds in registers.
 ARITHMETIC_SHARE = 0.02
 REGION_SHARE = 0.25
-# From this working set on it is main memory that is measured, or a last cache shared with others.
-MEMORY_BYTES = 32 << 20
 # By how much the cost of one region may differ between runs: that many seconds, or half of a region that costs more.
 REGION_MOVES_S = 2.2e-6
 REGION_MOVES_SHARE = 0.5
@@ -92,7 +90,7 @@ def least_share(one: Ceiling) -> float:
     if one.kind == "function":
         return FUNCTION_SHARE
     if one.kind == "bandwidth" or one.unit == "byte/s":
-        return SHARED_MEMORY_SHARE if moved_bytes(one) >= MEMORY_BYTES else CACHE_SHARE
+        return SHARED_MEMORY_SHARE if moved_bytes(one) >= MAIN_MEMORY_BYTES else CACHE_SHARE
     return MANY_REGIONS_SHARE if one.name.startswith(("conv", "attention")) else PRODUCT_SHARE
 
 

@@ -16,12 +16,12 @@ from typing import IO
 
 import msgspec
 
-from boundby.machine.describe import process_affinity, torch_version, usable_cores
-from boundby.machine.memory import FIXED_MEMORY_BYTES
+from boundby.machine.describe import available_memory, process_affinity, torch_version, usable_cores
+from boundby.machine.memory import FIXED_MEMORY_BYTES, memory_allowance
 from boundby.machine.store import cache_folder, is_writable, load, machine_key, save
 from boundby.results.errors import BoundbyError
 from boundby.results.language import language, tr
-from boundby.results.machine import Finding, Machine, Mode
+from boundby.results.machine import MAIN_MEMORY_BYTES, Finding, Machine, Mode
 from boundby.results.machine_file import decode_machine
 from boundby.results.units import format_size
 from boundby.timing.clock import monotonic_ns
@@ -40,6 +40,8 @@ _GRACE_S = 2.0
 _PLACING = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"})
 _WAITING = frozenset({"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"})
 # Ceilings from a busy machine are better than none for a while, and not worth keeping longer.
+# A sweep over working sets takes a quarter of what the probes may.
+_ENOUGH_FOR_MAIN_MEMORY = 4 * MAIN_MEMORY_BYTES
 _BUSY_LIFETIME = timedelta(minutes=30)
 
 Progress = Callable[[float, str], None]
@@ -118,7 +120,9 @@ def measuring_notice(at_most_s: float) -> str:
 
 
 def _outlived(machine: Machine) -> bool:
-    """Whether ceilings that a busy machine gave are old enough for another try."""
+    """Whether kept ceilings are worth another try: of a busy machine after a while, of too little memory with more."""
+    if any(one.code == "main-memory-unmeasured" for one in machine.findings):
+        return memory_allowance(available_memory()) >= _ENOUGH_FOR_MAIN_MEMORY
     if all(finding.code != "machine-busy" for finding in machine.findings) or machine.description.measured_at is None:
         return False
     age = datetime.now(UTC) - datetime.fromisoformat(machine.description.measured_at)

@@ -230,8 +230,8 @@ def usable_dtypes(
             Finding(
                 code="dtype-slow",
                 message=tr(
-                    "{dtype} matrix products are {slowdown} times slower than fp32 here (at {tried} x {tried}): this "
-                    "machine or this torch has no fast path for them.",
+                    "{dtype} matrix products are {slowdown} times slower than fp32 here (by a short try at {tried} "
+                    "x {tried}): this machine or this torch has no fast path for them.",
                     dtype=dtype,
                     slowdown=f"{slowdown:.0f}",
                     tried=tried,

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from boundby.machine.rounds import Rounds
 from boundby.results.language import tr
-from boundby.results.machine import Ceiling, Finding
+from boundby.results.machine import MAIN_MEMORY_BYTES, Ceiling, Finding
+from boundby.results.units import format_size
 
 # With fewer rounds than this, one bad moment decides a ceiling.
 FEWEST_ROUNDS = 5
@@ -15,7 +16,9 @@ _UNSTEADY_SHARE = 0.1
 
 
 def noise_findings(rounds: Rounds, ceilings: Sequence[Ceiling]) -> tuple[Finding, ...]:
-    """``op-unavailable``, ``machine-busy``, ``machine-unsteady`` and ``clock-stepped-back``, as far as they hold.
+    """``op-unavailable``, ``machine-busy``, ``machine-unsteady``, ``main-memory-unmeasured``, ``clock-stepped-back``.
+
+    As far as they hold.
 
     Args:
         rounds: the windows.
@@ -60,6 +63,19 @@ def noise_findings(rounds: Rounds, ceilings: Sequence[Ceiling]) -> tuple[Finding
                     windows=len(ceilings),
                 ),
                 advice=tr("Measure again when it is quiet: boundby machine --again."),
+            )
+        )
+    streams = [one.size_bytes or 0 for one in ceilings if one.kind == "bandwidth"]
+    if streams and max(streams) < MAIN_MEMORY_BYTES:
+        findings.append(
+            Finding(
+                code="main-memory-unmeasured",
+                message=tr(
+                    "There was too little memory to take for working sets over {size}: how fast main memory is was not "
+                    "measured.",
+                    size=format_size(max(streams)),
+                ),
+                advice=tr("Measure with more memory: boundby machine --again."),
             )
         )
     if rounds.dropped:

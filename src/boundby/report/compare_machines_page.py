@@ -17,6 +17,8 @@ from boundby.results.language import tr, trn
 from boundby.results.units import digits_for, format_percent, format_rate, format_size
 
 _SHOWN_CEILINGS = 12
+# What is not told apart and off by no more than this is called no difference.
+_ALIKE = 0.15
 
 
 def render_machines(found: MachineComparison, *, unicode: bool) -> Iterator[RenderableType]:
@@ -154,7 +156,9 @@ def _rate(value: Interval, unit: str, *, unicode: bool) -> str:
 
 def _faster(change: CeilingChange) -> str:
     if not change.differs:
-        return tr("no difference")
+        # As far off as this and not told apart: the bands are wide, and nothing is known of it.
+        far = max(change.ratio.value, 1 / change.ratio.value) > 1 + _ALIKE
+        return tr("cannot tell") if far else tr("no difference")
     faster = change.faster
     if faster.value >= 1:
         return tr("{times} faster ({band})", times=_times(faster.value), band=_band(faster.low, faster.high))

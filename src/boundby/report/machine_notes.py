@@ -19,6 +19,8 @@ _TRAFFIC = ("read", "write", "copy", "inplace", "triad")
 # Working sets this near in size are compared.
 _SAME_SIZE = 1.5
 _SHOWN_DTYPES = 4
+# More times as fast with so many threads than there are threads, and both were not measured in one state.
+_TOO_FAST = 1.15
 
 
 def product_notes(machine: Machine, *, unicode: bool) -> Iterator[str]:
@@ -131,7 +133,9 @@ def _threads_note(machine: Machine, shown: list[Ceiling], kind: str, *, unicode:
         told = ", ".join(f"{name} {format_ratio(one.speedup.value)}" for name, one in ratios.items())
         low, high = (median([getattr(one.serial_share, end) for one in ratios.values()]) for end in ("low", "high"))
         serial = tr("no serial share to be seen")
-        if high > 0:
+        if high > 1 or any(one.speedup.value > _TOO_FAST * threads for one in ratios.values()):
+            serial = tr("measured at moments too unlike for a serial share")
+        elif high > 0:
             serial = tr("serial share {share}", share=format_percent_range(max(0.0, low), high))
         text = tr("{threads} threads against 1: {told}; {serial}", threads=threads, told=told, serial=serial)
         yield clean(text, unicode=unicode)

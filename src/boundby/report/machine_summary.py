@@ -13,7 +13,7 @@ from boundby.report.levels import Level, bandwidth_levels
 from boundby.report.page import heading
 from boundby.report.safe_text import clean
 from boundby.results.language import tr
-from boundby.results.machine import Ceiling, CeilingKind, Finding, Machine, Mode
+from boundby.results.machine import Ceiling, CeilingKind, Finding, Machine, Mode, reaches_main_memory
 from boundby.results.units import digits_for, format_rate, format_si, format_size
 
 OVERHEAD_KINDS = (
@@ -109,7 +109,14 @@ def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableTyp
         lines.append((tr("matmul"), tr("at most {rates}", rates=_in_one_unit(rates))))
     if levels:
         main = levels[-1]
-        text = tr("{rate} from main memory", rate=f"{_rate(main, unicode=unicode)}{_mark(main)}")
+        rate = f"{_rate(main, unicode=unicode)}{_mark(main)}"
+        text = tr("{rate} from main memory", rate=rate)
+        if not reaches_main_memory(machine):
+            text = tr(
+                "{rate} up to {size}, the largest set measured: main memory was not reached",
+                rate=rate,
+                size=format_size(main.size_bytes or 0, digits=2),
+            )
         caches = [level for level in levels_of(levels) if level.bytes_per_s.value > main.value]
         fastest = max(levels, key=lambda one: one.value)
         if caches:
@@ -122,7 +129,7 @@ def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableTyp
             rate = f"{_rate(fastest, unicode=unicode)}{_mark(fastest)}"
             text = tr("{main}, up to {rate} from caches", main=text, rate=rate)
         lines.append((tr("memory"), f"{text} ({clean(main.name, unicode=unicode)})"))
-    if peaks and levels:
+    if peaks and levels and reaches_main_memory(machine):
         ridges = [
             (
                 format_si(one.value / levels[-1].value, "FLOP/byte", digits=2),
@@ -133,17 +140,28 @@ def render_summary(machine: Machine, *, unicode: bool) -> Iterator[RenderableTyp
         lines.append((tr("ridge"), tr("{places}: memory binds below", places=_in_one_unit(ridges))))
     least = _least_overhead(machine)
     if least is not None:
-        text = tr("takes {time} at least", time=f"{_rate(least, unicode=unicode)}{_mark(least)}")
+        text = tr(
+            "takes {time} where it is pointwise, {low} to {high} by which it is",
+            time=f"{_rate(least, unicode=unicode)}{_mark(least)}",
+            low=format_rate(least.low, least.unit, digits=2, unicode=unicode),
+            high=format_rate(least.high, least.unit, digits=2, unicode=unicode),
+        )
         if levels:
             size, bandwidth = _break_even(least, levels)
             text = tr(
-                "{takes}; below {size} of data that is most of its time", takes=text, size=format_size(size, digits=2)
+                "{takes}; at {time} that is most of its time below {size} of data",
+                takes=text,
+                time=_rate(least, unicode=unicode),
+                size=format_size(size, digits=2),
             )
             text += _mark(least, bandwidth)
         lines.append((tr("an op"), text))
     fault = _overhead_text(machine, _PAGE_FAULT, unicode=unicode)
     if fault is not None:
-        lines.append((tr("a page"), tr("takes {time} the first time it is written (page fault)", time=fault)))
+        text = tr("takes {time} the first time it is written (page fault)", time=fault)
+        if machine.description.threads > 1:
+            text = tr("{takes}, where {threads} threads write", takes=text, threads=machine.description.threads)
+        lines.append((tr("a page"), text))
     region = _overhead_text(machine, _PARALLEL_REGION, unicode=unicode)
     if region is not None:
         text = tr("take {time} to share an op out and to wait for each other (parallel region)", time=region)

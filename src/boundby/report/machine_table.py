@@ -27,7 +27,7 @@ from boundby.report.page import bullets, heading, indented, page_width, render_p
 from boundby.report.roofline_text import render_roofline
 from boundby.report.safe_text import clean, elide
 from boundby.results.language import tr, trn
-from boundby.results.machine import Ceiling, Machine
+from boundby.results.machine import Ceiling, Machine, reaches_main_memory
 from boundby.results.units import digits_for, format_rate, format_size, format_time
 
 # Ceilings by the name of their row and the name of their column.
@@ -88,7 +88,7 @@ def render_machine(machine: Machine, *, width: int, color: bool, unicode: bool, 
 def _parts(machine: Machine, width: int, *, unicode: bool, chart: bool) -> Iterator[RenderableType]:
     yield from _description(machine, unicode=unicode)
     yield from render_summary(machine, unicode=unicode)
-    if chart:
+    if chart and (reaches_main_memory(machine) or not of_kind(machine, "bandwidth")):
         yield from render_roofline(machine, width=width, unicode=unicode)
     products = {place: one for place, one in best_products(machine).items() if "_" not in place[0]}
     bandwidths, functions = _bandwidths(machine), _functions(machine)

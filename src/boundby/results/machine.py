@@ -125,3 +125,12 @@ class Machine(Shown):
         if not any(one.samples for one in self.ceilings):
             return self
         return replace(self, ceilings=tuple(replace(one, samples=()) for one in self.ceilings))
+
+
+MAIN_MEMORY_BYTES = 32 << 20
+"""From this working set on a bandwidth is main memory's, or that of a last cache shared with others."""
+
+
+def reaches_main_memory(machine: Machine) -> bool:
+    """Whether a bandwidth of main memory was measured: with little memory to take, working sets end in a cache."""
+    return any((one.size_bytes or 0) >= MAIN_MEMORY_BYTES for one in machine.ceilings if one.kind == "bandwidth")

@@ -10,7 +10,11 @@ A change that an older boundby could misread raises VERSION; a version that is n
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 from boundby.results.documents import decode_document, encode_document
+from boundby.results.errors import BoundbyError
 from boundby.results.language import tr
 from boundby.results.machine import Machine
 
@@ -33,11 +37,18 @@ def decode_machine(data: bytes, *, name: str = "the machine file") -> Machine:
     Raises:
         BoundbyError: ``damaged-file``, ``unknown-schema`` or ``unknown-version``.
     """
-    return decode_document(
-        data,
-        Machine,
-        schema=SCHEMA,
-        version=VERSION,
-        name=name,
-        advice=tr("Write it again with `{command}`.", command="boundby machine -o FILE.json"),
-    )
+    advice = tr("Write it again with `{command}`.", command="boundby machine -o FILE.json")
+    machine = decode_document(data, Machine, schema=SCHEMA, version=VERSION, name=name, advice=advice)
+    wrong = next(_faults(machine), None)
+    if wrong is not None:
+        raise BoundbyError("damaged-file", tr("{name} is damaged: {error}.", name=name, error=wrong), advice)
+    return machine
+
+
+def _faults(machine: Machine) -> Iterator[str]:
+    """What cannot be of any machine, however the file came by it."""
+    if machine.description.threads < 1:
+        yield f"description.threads is {machine.description.threads}"
+    for place, one in enumerate(machine.ceilings):
+        if not 0 < one.low <= one.value <= one.high < math.inf:
+            yield f"0 < low <= value <= high does not hold at ceilings[{place}] ({one.low}, {one.value}, {one.high})"

@@ -63,7 +63,11 @@ def scaling_of(
         projections=tuple(
             fits.project(count) for count in wanted if count > 1 and count not in seen and describes(fits.amdahl)
         ),
-        findings=(*findings, *_of_points(points, unit), *_of_fits(fits, fitted, unit)),
+        findings=(
+            *findings,
+            *_of_points(points, unit),
+            *_of_fits(fits, fitted, unit, loaded=any(one.code == "scaling-load" for one in findings)),
+        ),
     )
 
 
@@ -107,7 +111,7 @@ def _of_points(points: Sequence[ScalingPoint], unit: str) -> list[Finding]:
     return found
 
 
-def _of_fits(fits: Fits, fitted: Sequence[ScalingPoint], unit: str) -> list[Finding]:
+def _of_fits(fits: Fits, fitted: Sequence[ScalingPoint], unit: str, *, loaded: bool) -> list[Finding]:
     found = []
     law = fits.amdahl
     slower = [one.workers for one in fitted if one.speedup.high < 1]
@@ -126,7 +130,9 @@ def _of_fits(fits: Fits, fitted: Sequence[ScalingPoint], unit: str) -> list[Find
             Finding(
                 code="scaling-slower",
                 message=tr("{count} {unit} make it slower than one", count=f"{slower[0]:,}", unit=unit_words(unit)),
-                advice=tr("Use fewer: handing out the work costs more than it saves. Amdahl's law knows no such cost."),
+                advice=tr("Other load may be the cause: time it again when the machine is quiet.")
+                if loaded
+                else tr("Use fewer: handing out the work costs more than it saves. Amdahl's law knows no such cost."),
             )
         )
     elif law.freedom > 0 and law.largest_miss > LARGEST_MISS:
