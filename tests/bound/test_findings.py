@@ -39,10 +39,13 @@ LINE = Place(path="/home/me/train.py", line=12)
 
 
 def found(made, **habits):
-    here = round_machine()
-    ceilings = Ceilings(here, Speed.unknown(), threads=1)
     made = dataclasses.replace(made, habits=dataclasses.replace(made.habits, **habits))
-    return {one.code: one for one in habit_findings(made, divide(made, ceilings, None), ceilings)}
+    return {one.code: one for one in habit_findings_of(made)}
+
+
+def habit_findings_of(made):
+    ceilings = Ceilings(round_machine(), Speed.unknown(), threads=1)
+    return list(habit_findings(made, divide(made, ceilings, None), ceilings))
 
 
 def step(sites, order, windows, *, step_s=1e-3, gaps=(), **fields):
@@ -184,6 +187,25 @@ def test_a_loop_over_elements_costs_its_ops_and_the_python_between_them():
     assert "200 ops" in one.message
     assert "reads 100 of them" in one.message
     assert one.time_s.value == pytest.approx(300e-6, rel=0.02)
+
+
+def test_a_loop_gone_through_twice_is_one_finding_without_what_another_line_reads_beside_it():
+    """Accumulation: a loop over elements, a model whose line reads its loss, and the same again."""
+    model = dataclasses.replace(ADD, line=9)
+    grad = dataclasses.replace(site(pointwise_cost(1 << 16), "aten.mul.Tensor", line=9), phase="backward")
+    loss = dataclasses.replace(READ, line=9)
+    micro = [*[0, 1] * 10, 2, *[3] * 40, 4]
+    made = step(
+        [PICK, READ, model, grad, loss], micro * 2, ([1e-6] * 20 + [1e-4] + [1e-4] * 40 + [1e-6]) * 2, step_s=8.3e-3
+    )
+    assert [one for one in habit_findings_of(made) if one.code == "element-loop"] == []
+    made = step([PICK, READ, model, grad, loss], micro * 2, ([1e-5] * 20 + [1e-6] * 42) * 2, step_s=0.5e-3)
+    (one,) = (one for one in habit_findings_of(made) if one.code == "element-loop")
+    assert one.line == 7
+    assert "reads 20 of them" in one.message
+    assert "40 ops" in one.message
+    # As a share of a step that is a little shorter than its windows are together.
+    assert one.time_s.value == pytest.approx(400e-6, rel=0.05)
 
 
 def test_few_reads_are_what_every_script_does_and_told_without_advice():

@@ -18,7 +18,7 @@ from boundby.remedies.trial import Tried, try_once
 from boundby.results.interval import interval
 from boundby.results.machine import Ceiling
 from boundby.results.remedy import LoaderFacts, OptimizerFacts, Remedy, ScriptFacts
-from boundby.results.report import PageFaults
+from boundby.results.report import OverheadParts, PageFaults
 
 TABLE = (4096, 64)
 TABLE_BYTES = 4 * 4096 * 64
@@ -69,6 +69,17 @@ def test_words_are_those_of_the_steps_kind(evidence, sample_report):
     inferred = batch_x2.predict(dataclasses.replace(seen, report=dataclasses.replace(seen.report, step=step)))
     assert "optimizer" not in inferred.reason
     assert "learning rate" not in inferred.change
+
+
+def test_host_code_far_beyond_what_its_ops_take_may_grow_with_the_batch_or_not(evidence):
+    """Metrics in NumPy, loops over samples, waiting: as much of either as one can tell."""
+    seen = evidence(row("add", "32x32 32x32", 0.1), host=0.9)
+    parts = OverheadParts(dispatch=0.01, host=0.9, allocation=0.0)
+    found = batch_x2.predict(dataclasses.replace(seen, report=dataclasses.replace(seen.report, overhead_parts=parts)))
+    ordinary = 0.01 * batch_x2.ORDINARY_HOST
+    assert found.speedup == pytest.approx(speedup(ordinary + (0.9 - ordinary) / 2))
+    assert found.low < 1.05
+    assert found.high > 1.8
 
 
 def test_four_times_the_batch_shares_the_fixed_part_among_more(evidence):

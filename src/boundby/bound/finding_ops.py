@@ -49,10 +49,10 @@ def op_findings(view: StepView, ceilings: Ceilings, parameter_dtypes: Sequence[s
     """
     if not len(view.site):
         return
-    in_loops: set[int] = set()
-    for run in _element_runs(view):
-        in_loops.update(int(one) for one in run)
-        yield from _element_loop(view, run)
+    loops = _element_loops(view)
+    for runs in loops:
+        yield from _element_loop(view, runs)
+    in_loops = {int(one) for runs in loops for run in runs for one in run}
     yield from _reads(view, in_loops)
     yield from _double(view, ceilings, parameter_dtypes)
     yield from _copied_operands(view)
@@ -72,36 +72,43 @@ def _takes_element(site: OpSite) -> bool:
     return site.op in _ELEMENT and site.shapes.isdecimal()
 
 
-def _element_runs(view: StepView) -> list[Whole]:
-    """Positions of accesses to single elements, those that follow one another closely together."""
+def _element_loops(view: StepView) -> list[list[Whole]]:
+    """Positions of accesses to single elements, those that follow one another closely together, by the loop's line."""
     at = view.where(_is_access)
     if not len(at):
         return []
-    # The same line comes by again and again in a loop; different lines that read something once each do not.
-    runs = np.split(at, np.flatnonzero(np.diff(at) > NEAR) + 1)
-    return [run for run in runs if len(run) >= LOOP and _repeats(view, run)]
+    loops: dict[tuple[str | None, int | None], list[Whole]] = {}
+    for run in np.split(at, np.flatnonzero(np.diff(at) > NEAR) + 1):
+        # The same line comes by again and again in a loop; others that read something once, before or after, do not.
+        often = [line for line, times in Counter(_line(view.at(int(one))) for one in run).items() if times >= LOOP]
+        own = np.array([one for one in run if _line(view.at(int(one))) in often], dtype=run.dtype)
+        if len(own) and any(_takes_element(view.at(int(one))) for one in own):
+            loops.setdefault(_commonest(view, own), []).append(own)
+    return list(loops.values())
 
 
-def _repeats(view: StepView, run: Whole) -> bool:
-    sites = [view.at(int(one)) for one in run]
-    commonest = Counter(_line(one) for one in sites).most_common(1)[0][1]
-    return commonest >= LOOP and any(_takes_element(one) for one in sites)
+def _commonest(view: StepView, positions: Whole) -> tuple[str | None, int | None]:
+    return Counter(_line(view.at(int(one))) for one in positions).most_common(1)[0][0]
 
 
 def _line(site: OpSite) -> tuple[str | None, int | None]:
     return site.path, site.line
 
 
-def _element_loop(view: StepView, run: Whole) -> Iterator[Finding]:
-    forward = np.arange(int(run[0]), int(run[-1]) + 1)
-    lines = {_line(view.at(int(one))) for one in run}
+def _element_loop(view: StepView, runs: Sequence[Whole]) -> Iterator[Finding]:
+    """What a loop costs in all the times that a step goes through it."""
+    accesses = np.concatenate(runs)
+    forward = np.concatenate([np.arange(int(run[0]), int(run[-1]) + 1) for run in runs])
+    lines = {_line(view.at(int(one))) for one in accesses}
     backward = view.where(lambda site: site.phase == "backward" and _line(site) in lines)
     inside = np.concatenate([forward, backward])
-    cost = view.seconds(inside, gaps=inside[1:])
+    # The gap before a stretch is of what came before the loop.
+    gaps = np.setdiff1d(inside, [int(run[0]) for run in runs])
+    cost = view.seconds(inside, gaps=gaps)
     if cost is not None and not view.worth(cost, LEAST_LOOP):
         return
-    (path, line), _ = Counter(_line(view.at(int(one))) for one in run).most_common(1)[0]
-    reads = sum(view.at(int(one)).op == _READ for one in run)
+    path, line = _commonest(view, accesses)
+    reads = sum(view.at(int(one)).op == _READ for one in accesses)
     yield Finding(
         code="element-loop",
         message=tr(

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 _autograd: Any = torch._C._autograd
 _tracing: Callable[[], bool] = torch._C._is_tracing
+# Of timed steps shorter than this, one of so many is asked what it wrote and what memory it gained.
+SHORT_STEP_NS = 2_000_000
+ASKED_EVERY = 4
 # What switches a mode on: a module, as far as it is imported, and names in it.
 _SWITCHES: dict[Mode, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "anomaly": (("torch.autograd.anomaly_mode", ("set_detect_anomaly", "detect_anomaly")),),
@@ -99,6 +102,8 @@ class HabitsSeen:
         self._ended_s: list[float] = []
         self._resident: list[int | None] = []
         self._resident_before: int | None = None
+        self._asking = self._short = False
+        self._began_ns = 0
         self._watching_lines = False
 
     def restart(self) -> None:
@@ -115,8 +120,13 @@ class HabitsSeen:
         """A step is about to begin; it is not timed yet."""
         self._number += 1
         if role is Role.TIMED:
-            self._writes.begin()
-            self._resident_before = resident_bytes()
+            # Asking the system what the process wrote and holds takes tens of microseconds and empties the first
+            # caches, which a short step would feel: most of the short ones are left alone.
+            self._asking = not self._short or self._number % ASKED_EVERY == 0
+            if self._asking:
+                self._writes.begin()
+                self._resident_before = resident_bytes()
+            self._began_ns = time.perf_counter_ns()
         elif role in (Role.SETTLE, Role.ATTRIBUTED):
             self._modes |= modes_on()
             if role is Role.ATTRIBUTED:
@@ -130,11 +140,14 @@ class HabitsSeen:
         """The step has ended, and its time was taken."""
         self._close_lines(keep=True)
         if role is Role.TIMED:
-            self._writes.end()
-            after = resident_bytes()
+            now_ns = time.perf_counter_ns()
+            self._short = now_ns - self._began_ns < SHORT_STEP_NS
             self._numbers.append(self._number)
-            self._ended_s.append(time.perf_counter_ns() / 1e9)
-            before = self._resident_before
+            self._ended_s.append(now_ns / 1e9)
+            before = after = None
+            if self._asking:
+                self._writes.end()
+                before, after = self._resident_before, resident_bytes()
             self._resident.append(None if before is None or after is None else after - before)
         elif role in (Role.SETTLE, Role.ATTRIBUTED):
             self._modes |= modes_on()

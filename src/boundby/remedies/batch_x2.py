@@ -38,7 +38,9 @@ ELEMENT_BYTES = 4
 PAGE_BYTES = mmap.PAGESIZE
 # Less than this is not worth a word.
 LEAST_FRESH = 0.01
-FIXED, DOUBLED = interval(1.0), interval(2.0)
+FIXED, DOUBLED, UNKNOWN = interval(1.0), interval(2.0), interval(1.5, 1.0, 2.0)
+# Host code between ops for so many times their dispatch is what running a model from Python takes.
+ORDINARY_HOST = 10.0
 
 
 def title() -> str:
@@ -163,7 +165,11 @@ class _Growth:
         """Of the step; what is neither an op, host code nor input grows as the known part does, or not, or fully."""
         report = self._report
         parts = [part for row in report.ops for part in self._of_row(row)]
-        parts += [(report.overhead_parts.host, FIXED), (report.split.input.value, DOUBLED)]
+        # Python starts the same ops whatever the batch. What it does far beyond that (metrics in NumPy, loops over
+        # samples, waiting) may grow with the batch or not.
+        host = report.overhead_parts.host
+        ordinary = min(host, ORDINARY_HOST * report.overhead_parts.dispatch)
+        parts += [(ordinary, FIXED), (host - ordinary, UNKNOWN), (report.split.input.value, DOUBLED)]
         known = sum(share for share, _ in parts)
         growth = weighted_sum(parts).scaled(1.0 / known)
         rest = max(0.0, 1.0 - known)
@@ -187,7 +193,7 @@ class _Growth:
                 return interval(2.0 - fixed, 1.0 if fixed > 0.5 else 2.0 - fixed, 2.0)
         if row.floors.overhead_s >= max(row.floors.memory_s, row.floors.pointwise_s, row.floors.matmul_s):
             # More than such ops take on almost no data: slower dispatch, or work on little data.
-            return interval(1.5, 1.0, 2.0)
+            return UNKNOWN
         return DOUBLED
 
     def _weights_part(self, row: OpRow) -> float:
