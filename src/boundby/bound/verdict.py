@@ -23,6 +23,8 @@ FEWEST_STEPS = 2
 DISTURBED = 1.5
 # Under this share, what would remain of the step is within the doubt of its measurement.
 NOTHING_LEFT = 0.05
+# Host code for so many times the ops' dispatch is more than running a model from Python takes: metrics, locks, sleep.
+FAR_BEYOND_OPS = 10.0
 
 
 def shares(split: Split) -> dict[Bound, Interval]:
@@ -238,7 +240,13 @@ def _reason(trace: Trace, bound: Bound, division: Division, counts: Counts, *, h
             "dispatch": tr(
                 "is overhead, most of which goes to dispatching {ops} ops; {rest}", ops=str(counts.ops), rest=rest
             ),
-            "host": tr("is overhead, most of which is host code between ops; {rest}", rest=rest),
+            "host": tr(
+                "is overhead, most of which is other code between ops, or waiting, far more than starting the ops "
+                "takes; {rest}",
+                rest=rest,
+            )
+            if parts.host > FAR_BEYOND_OPS * parts.dispatch
+            else tr("is overhead, most of which is host code between ops; {rest}", rest=rest),
             "allocation": tr(
                 "is overhead, most of which goes to page faults on freshly allocated memory; {rest}", rest=rest
             ),

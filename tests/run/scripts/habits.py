@@ -51,7 +51,7 @@ def wasteful() -> None:
         target = (out.detach() @ weight.to(out)).tanh().double()
         target = (target @ weight).tanh()
         positive = 0
-        row = out[0, 0].detach()
+        row = out[0, :8].detach().flatten()
         for index in range(len(row)):
             if row[index] > 0:
                 positive += 1
