@@ -54,19 +54,8 @@ machines = st.builds(
     findings=st.lists(st.builds(Finding, code=st.text(), message=st.text(), advice=st.text()), max_size=2).map(tuple),
 )
 
-DESCRIPTION = MachineDescription(
-    cpu=None,
-    usable_cores=1,
-    logical_cores=None,
-    memory_bytes=None,
-    memory_limit_bytes=None,
-    os="none",
-    python="3.11",
-    torch=None,
-    threads=1,
-    affinity=None,
-)
 VERSION_1 = Path(__file__).parent / "files" / "machine-version-1.json"
+DESCRIPTION = decode_machine(VERSION_1.read_bytes()).description
 
 
 @settings(deadline=None)

@@ -17,7 +17,6 @@ from boundby.results.trace import AnchorReading
 _ANCHOR = {"matmul": "matmul", "function": "cache", "overhead": "dispatch"}
 CACHE_BYTES = 1 << 20
 FASTEST_CHANGE = 2.5
-MEMORY_BYTES = MAIN_MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +126,7 @@ class Ceilings:
         curve = self._bandwidth.get(pattern)
         if not curve:
             return None
-        if (curve[-1].size_bytes or 0) < MEMORY_BYTES and working_set > (curve[-1].size_bytes or 0):
+        if (curve[-1].size_bytes or 0) < MAIN_MEMORY_BYTES and working_set > (curve[-1].size_bytes or 0):
             # The sweep ended in a cache, for want of memory: what is farther away is not known.
             return None
         found = _interpolate([(float(one.size_bytes or 1), one) for one in curve], max(working_set, 1.0))
@@ -172,7 +171,7 @@ class Ceilings:
         nearest: dict[float, tuple[float, Ceiling]] = {}
         for one in known:
             if one.shape and one.shape[1] == at_rows:
-                size = min(float(one.shape[2] * one.shape[3] * width), float(MEMORY_BYTES))
+                size = min(float(one.shape[2] * one.shape[3] * width), float(MAIN_MEMORY_BYTES))
                 unlike = abs(math.log(one.shape[3] / max(1, depth)))
                 if size not in nearest or unlike < nearest[size][0]:
                     nearest[size] = (unlike, one)
@@ -182,7 +181,7 @@ class Ceilings:
     def _memory_speed(self, working_set: float) -> Interval:
         if working_set <= CACHE_BYTES:
             return self.speed.cache
-        if working_set >= MEMORY_BYTES:
+        if working_set >= MAIN_MEMORY_BYTES:
             return self.speed.memory
         a, b = self.speed.cache, self.speed.memory
         return interval(math.sqrt(a.value * b.value), min(a.low, b.low), max(a.high, b.high))

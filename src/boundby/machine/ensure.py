@@ -40,9 +40,9 @@ _GRACE_S = 2.0
 _PLACING = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"})
 _WAITING = frozenset({"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"})
 # Ceilings from a busy machine are better than none for a while, and not worth keeping longer.
+_BUSY_LIFETIME = timedelta(minutes=30)
 # A sweep over working sets takes a quarter of what the probes may.
 _ENOUGH_FOR_MAIN_MEMORY = 4 * MAIN_MEMORY_BYTES
-_BUSY_LIFETIME = timedelta(minutes=30)
 
 Progress = Callable[[float, str], None]
 

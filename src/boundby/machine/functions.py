@@ -83,7 +83,7 @@ class Arguments:
 
 _Call = Callable[[], object]
 # From arguments to the call that is timed.
-Maker = Callable[[Arguments], Callable[[], object]]
+Maker = Callable[[Arguments], _Call]
 
 
 def _unary(op: Callable[..., object]) -> Maker:
@@ -240,15 +240,16 @@ def function_probes(data: DataSource, *, threads: int, clock: Clock = monotonic_
     def add(name: str, dtype: str, call: _Call, tiny: _Call, behind: _Call | None = None) -> None:
         keys = (f"{name} {dtype}", f"{name} {dtype} tiny")
         probes.extend((Probe(key=keys[0], call=call), Probe(key=keys[1], call=tiny)))
-        longer = behind is not None and _takes_longer(behind, call, clock)
-        if behind is not None and longer:
-            probes.append(Probe(key=f"{keys[0]} behind", call=behind))
+        at_times = None
+        if behind is not None and _takes_longer(behind, call, clock):
+            at_times = f"{keys[0]} behind"
+            probes.append(Probe(key=at_times, call=behind))
         readings.append(
             Reading(
                 kind="function",
                 name=name,
                 keys=keys,
-                at_times=f"{keys[0]} behind" if longer else None,
+                at_times=at_times,
                 formula=per_element(elements),
                 unit="s",
                 dtype=dtype,
